@@ -1,0 +1,41 @@
+//! What an operation can say instead of doing its work.
+
+use core::fmt;
+
+/// Why an operation was refused. Whatever it says, nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// No frame, or no heap, for what the operation needs (ENOMEM).
+    OutOfMemory,
+    /// No gap of that size in the address space, or a limit on its size reached (ENOMEM).
+    NoRoom,
+    /// More VMAs than [`crate::space::MAX_MAP_COUNT`] (ENOMEM).
+    TooManyVmas,
+    /// An address or a length is not aligned, is empty, wraps, or lies outside the user half (EINVAL).
+    BadRange,
+    /// Part of the range is not mapped (ENOMEM for most calls).
+    NotMapped,
+    /// The range is taken and must not be replaced (EEXIST).
+    AlreadyMapped,
+    /// The mapping does not allow it (EACCES).
+    AccessDenied,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Error::OutOfMemory => "out of memory",
+            Error::NoRoom => "no room in the address space",
+            Error::TooManyVmas => "too many mappings in one address space",
+            Error::BadRange => "the range is misaligned, empty or outside the user half",
+            Error::NotMapped => "part of the range is not mapped",
+            Error::AlreadyMapped => "the range is already mapped",
+            Error::AccessDenied => "the mapping does not allow this access",
+        })
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// `core::result::Result` with [`Error`].
+pub type Result<T, E = Error> = core::result::Result<T, E>;

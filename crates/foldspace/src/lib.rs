@@ -1,0 +1,22 @@
+//! A virtual memory subsystem in which mapping is sharing.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod addr;
+pub mod backing;
+pub mod error;
+pub mod frame;
+pub mod platform;
+pub mod proc;
+pub mod space;
+pub mod vma;
+
+pub use addr::{PageRange, VirtAddr};
+pub use backing::Object;
+pub use error::{Error, Result};
+pub use frame::{Frame, Memory};
+pub use space::AddressSpace;

@@ -1,0 +1,111 @@
+//! One VMA: a small immutable value.
+
+use alloc::sync::Arc;
+
+use bitflags::bitflags;
+
+use crate::addr::{PageRange, VirtAddr};
+use crate::backing::Object;
+
+bitflags! {
+    /// What a VMA allows and how it behaves. Bits have Linux's meaning (`include/linux/mm.h`, `VM_*`), not its values.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+    pub struct VmaFlags: u32 {
+        /// Pages can be read.
+        const READ = 1 << 0;
+        /// Pages can be written.
+        const WRITE = 1 << 1;
+        /// Pages can be executed.
+        const EXEC = 1 << 2;
+        /// Stores go to the backing, and others see them (MAP_SHARED).
+        const SHARED = 1 << 3;
+        /// mprotect may set READ.
+        const MAY_READ = 1 << 4;
+        /// mprotect may set WRITE.
+        const MAY_WRITE = 1 << 5;
+        /// mprotect may set EXEC.
+        const MAY_EXEC = 1 << 6;
+        /// The area grows down when an address right below it is touched (a stack).
+        const GROWS_DOWN = 1 << 7;
+        /// Pages are to stay in memory (mlock).
+        const LOCKED = 1 << 8;
+        /// Not inherited by fork (MADV_DONTFORK).
+        const DONT_FORK = 1 << 9;
+        /// Empty in the child after fork (MADV_WIPEONFORK).
+        const WIPE_ON_FORK = 1 << 10;
+        /// No reservation against overcommit (MAP_NORESERVE).
+        const NO_RESERVE = 1 << 11;
+        /// A change of layout is replacing what was here: faults wait for it. The per-VMA write lock of the design.
+        const IN_CHANGE = 1 << 12;
+    }
+}
+
+/// A name given to anonymous memory: immutable, shared by everything that was split or forked from the VMA it was given to.
+pub type Name = Arc<[u8]>;
+
+/// Where the content of a VMA's pages comes from.
+#[derive(Clone, Debug, Default)]
+pub enum Backing {
+    /// Zero-filled, private to the address space.
+    #[default]
+    Anonymous,
+    /// Pages of an object: a file, or shared anonymous memory.
+    Object(Arc<Object>),
+}
+
+impl Backing {
+    /// Whether two areas with these backings could be one.
+    pub fn same(&self, other: &Backing) -> bool {
+        match (self, other) {
+            (Backing::Anonymous, Backing::Anonymous) => true,
+            (Backing::Object(a), Backing::Object(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+/// A virtual memory area: one row of `/proc/PID/maps`. An immutable value in the leaves of the tree.
+#[derive(Clone, Debug)]
+pub struct Vma {
+    /// Addresses that it covers.
+    pub range: PageRange,
+    /// Permissions and behaviour.
+    pub flags: VmaFlags,
+    /// Page of the backing at which the area starts (0 for private anonymous memory until mremap gives it a meaning).
+    pub page_offset: u64,
+    /// Where content comes from.
+    pub backing: Backing,
+    /// Name given by `PR_SET_VMA_ANON_NAME`.
+    pub name: Option<Name>,
+}
+
+impl Vma {
+    /// First byte.
+    pub fn start(&self) -> VirtAddr {
+        self.range.start()
+    }
+    /// One past the last byte.
+    pub fn end(&self) -> VirtAddr {
+        self.range.end()
+    }
+    /// The same area cut down to `range`, which must lie inside it.
+    #[must_use]
+    pub fn slice(&self, range: PageRange) -> Vma {
+        debug_assert!(self.start() <= range.start() && range.end() <= self.end());
+        let mut part = self.clone();
+        if !matches!(self.backing, Backing::Anonymous) {
+            part.page_offset += (range.start().get() - self.start().get()) >> crate::addr::PAGE_SHIFT;
+        }
+        part.range = range;
+        part
+    }
+    /// Whether `self` and `next`, which must start where `self` ends, may be one VMA: Linux's rule (`can_vma_merge_after`
+    /// in `mm/vma.c`) without anon_vmas, of which there are none here.
+    pub fn merges_with(&self, next: &Vma) -> bool {
+        self.end() == next.start()
+            && self.flags == next.flags
+            && self.backing.same(&next.backing)
+            && self.name == next.name
+            && (matches!(self.backing, Backing::Anonymous) || self.page_offset + self.range.pages() == next.page_offset)
+    }
+}
