@@ -1,0 +1,153 @@
+//! Private anonymous memory that is measured page by page.
+
+use crate::PAGE;
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// What may be done with pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protection {
+    /// Nothing.
+    None,
+    /// Reading.
+    Read,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+impl Protection {
+    fn bits(self) -> libc::c_int {
+        match self {
+            Protection::None => libc::PROT_NONE,
+            Protection::Read => libc::PROT_READ,
+            Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        }
+    }
+}
+
+/// A private anonymous mapping, unmapped when dropped. Its pages are small ones: huge pages are turned off where the
+/// kernel has them.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    pages: usize,
+}
+
+impl Region {
+    /// Maps `pages` pages, readable and writable, not yet touched.
+    ///
+    /// # Errors
+    /// What `mmap` says (`ENOMEM`).
+    pub fn map(pages: usize) -> io::Result<Region> {
+        let region = Region::map_only(pages)?;
+        // A kernel without huge pages answers EINVAL, which is as good.
+        // SAFETY: the range is this region's own; the advice changes no content.
+        unsafe { libc::madvise(region.base.as_ptr().cast(), pages * PAGE, libc::MADV_NOHUGEPAGE) };
+        Ok(region)
+    }
+
+    /// As [`Region::map`], by the one system call and nothing else: what is measured as mmap.
+    #[inline(always)]
+    pub fn map_only(pages: usize) -> io::Result<Region> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), pages * PAGE, Protection::ReadWrite.bits(), flags, -1, 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))?;
+        Ok(Region { base, pages })
+    }
+
+    /// Maps and fills: every page holds its own number plus one.
+    ///
+    /// # Errors
+    /// As [`Region::map`].
+    pub fn filled(pages: usize) -> io::Result<Region> {
+        let mut region = Region::map(pages)?;
+        for page in 0..pages {
+            region.write(page, page as u64 + 1);
+        }
+        Ok(region)
+    }
+
+    /// Maps `areas` areas of `pages_each` pages that cannot merge: they are writable and read-only in turns, the first
+    /// one writable. No page is touched.
+    ///
+    /// # Errors
+    /// What `mmap` and `mprotect` say; `ENOMEM` where the kernel's limit of areas is reached.
+    pub fn alternating(areas: usize, pages_each: usize) -> io::Result<Region> {
+        let mut region = Region::map(areas * pages_each)?;
+        for area in (1..areas).step_by(2) {
+            region.protect(area * pages_each..(area + 1) * pages_each, Protection::Read)?;
+        }
+        Ok(region)
+    }
+
+    /// How many pages it has.
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// Writes the first word of a page.
+    ///
+    /// # Panics
+    /// If the region has no such page.
+    #[inline(always)]
+    pub fn write(&mut self, page: usize, value: u64) {
+        assert!(page < self.pages);
+        // SAFETY: inside the mapping, aligned; nothing else refers to it. Where the page is protected the process gets
+        // SIGSEGV, which is no undefined behaviour for a volatile access.
+        unsafe { self.base.as_ptr().add(page * PAGE).cast::<u64>().write_volatile(value) }
+    }
+
+    /// Reads the first word of a page.
+    ///
+    /// # Panics
+    /// If the region has no such page.
+    #[inline(always)]
+    pub fn read(&self, page: usize) -> u64 {
+        assert!(page < self.pages);
+        // SAFETY: as in `write`.
+        unsafe { self.base.as_ptr().add(page * PAGE).cast::<u64>().read_volatile() }
+    }
+
+    /// Changes what may be done with some pages.
+    ///
+    /// # Errors
+    /// What `mprotect` says (`ENOMEM`).
+    ///
+    /// # Panics
+    /// If the region has not all these pages.
+    #[inline(always)]
+    pub fn protect(&mut self, pages: Range<usize>, protection: Protection) -> io::Result<()> {
+        assert!(pages.start <= pages.end && pages.end <= self.pages);
+        // SAFETY: the range lies in this region, to which there are no references.
+        let result = unsafe {
+            libc::mprotect(
+                self.base.as_ptr().add(pages.start * PAGE).cast(),
+                (pages.end - pages.start) * PAGE,
+                protection.bits(),
+            )
+        };
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+impl Drop for Region {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own and nobody uses it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.pages * PAGE) };
+    }
+}
+
+/// Turns huge pages off for this process and those that it makes, where the kernel has them.
+pub fn small_pages_only() {
+    // SAFETY: changes how the kernel maps later memory, nothing of what is mapped. EINVAL on a kernel without huge
+    // pages is as good.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
+}
