@@ -1,0 +1,60 @@
+//! A part of a task that several tasks may share, and that exec may replace by a copy of its own.
+
+use alloc::sync::Arc;
+
+use lock_api::ArcMutexGuard;
+use spin::lock_api::Mutex;
+
+/// What [`Slot::lock`] returns: access to the shared value. It keeps the value alive even if the slot is replaced meanwhile.
+pub type SlotGuard<T> = ArcMutexGuard<spin::Mutex<()>, T>;
+
+/// Holds an `Arc<Mutex<T>>` (open files, current directory, signal handlers): `CLONE_FILES` and its like share the `Arc`, fork
+/// copies the value, exec makes it its own again.
+pub struct Slot<T>(Mutex<Arc<Mutex<T>>>);
+
+impl<T> Slot<T> {
+    /// A value that nobody shares yet.
+    pub fn new(value: T) -> Slot<T> {
+        Slot(Mutex::new(Arc::new(Mutex::new(value))))
+    }
+
+    /// A slot that shares this one's value (`CLONE_FILES`, `CLONE_FS`, `CLONE_SIGHAND`).
+    pub fn share(&self) -> Slot<T> {
+        Slot(Mutex::new(self.arc()))
+    }
+
+    /// Locks the value.
+    pub fn lock(&self) -> SlotGuard<T> {
+        Mutex::lock_arc(&self.arc())
+    }
+
+    /// Whether no other slot shares the value.
+    pub fn is_exclusive(&self) -> bool {
+        Arc::strong_count(&self.0.lock()) == 1
+    }
+
+    /// Puts another value in this slot; other slots that shared the old one keep it. Returns this slot's share of the old value, to be dropped
+    /// by the caller where that is safe to do.
+    pub fn replace(&self, value: T) -> Arc<Mutex<T>> {
+        core::mem::replace(&mut *self.0.lock(), Arc::new(Mutex::new(value)))
+    }
+
+    fn arc(&self) -> Arc<Mutex<T>> {
+        self.0.lock().clone()
+    }
+}
+
+impl<T: Clone> Slot<T> {
+    /// A slot with a copy of the value (fork).
+    pub fn copy(&self) -> Slot<T> {
+        Slot::new(self.lock().clone())
+    }
+
+    /// Gives this slot a copy of its own if it shares (exec, `unshare`).
+    pub fn unshare(&self) {
+        if !self.is_exclusive() {
+            let copy = self.lock().clone();
+            drop(self.replace(copy));
+        }
+    }
+}
