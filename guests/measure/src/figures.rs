@@ -1,5 +1,6 @@
 //! What the kernel says about memory: `/proc` and `sysinfo`.
 
+use crate::mode::Mode;
 use std::{fs, io};
 
 /// The memory lines of a process's `/proc/PID/status`.
@@ -21,9 +22,36 @@ impl Status {
     }
 }
 
-/// Page tables of the whole machine in KiB, as `/proc/meminfo` counts them; `None` if it does not.
-pub fn page_tables_kib() -> Option<u64> {
-    kib_line(&fs::read_to_string("/proc/meminfo").ok()?, "PageTables")
+/// What a fork added to the memory of the machine. Take one before the fork and ask it afterwards, while the child
+/// waits.
+#[derive(Clone, Copy, Debug)]
+pub struct BeforeFork {
+    tables_kib: Option<u64>,
+    free_kib: Option<u64>,
+}
+
+impl BeforeFork {
+    /// The figures of this moment.
+    pub fn now() -> BeforeFork {
+        let tables_kib = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kib_line(&text, "PageTables"));
+        BeforeFork { tables_kib, free_kib: free_kib().ok() }
+    }
+
+    /// Page tables that the machine now has and had not, in KiB.
+    ///
+    /// On a kernel without fork modes every table of a child is its own, so what the child reports as `VmPTE` is what
+    /// fork added. Where tables are shared, only the machine's sum (`PageTables` in `/proc/meminfo`) can say it.
+    pub fn tables_added_kib(&self, child: &Status) -> Option<i64> {
+        if Mode::current().is_none() {
+            return child.kib("VmPTE").map(|kib| kib as i64);
+        }
+        Some(BeforeFork::now().tables_kib? as i64 - self.tables_kib? as i64)
+    }
+
+    /// Memory that is no longer free, whatever it was taken for, in KiB. Linux counts it coarsely.
+    pub fn memory_taken_kib(&self) -> Option<i64> {
+        Some(self.free_kib? as i64 - free_kib().ok()? as i64)
+    }
 }
 
 /// Free memory of the whole machine, in KiB. Linux keeps some free frames per processor that it does not count here.

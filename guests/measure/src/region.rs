@@ -52,9 +52,8 @@ impl Region {
     pub fn map_only(pages: usize) -> io::Result<Region> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let base = unsafe {
-            libc::mmap(std::ptr::null_mut(), pages * PAGE, Protection::ReadWrite.bits(), flags, -1, 0)
-        };
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), pages * PAGE, Protection::ReadWrite.bits(), flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

@@ -1,0 +1,143 @@
+//! Fork, and the fork's life up to its end.
+
+use crate::row::{Figures, Row, Settings};
+use foldspace_guest_measure::figures::{BeforeFork, Status};
+use foldspace_guest_measure::process::{self, Fork, Gate};
+use foldspace_guest_measure::{Counter, PAGES_PER_MIB, Region, Shared};
+use serde_json::json;
+use std::io;
+
+pub fn rows() -> Vec<Row> {
+    let mut rows =
+        vec![Row::new("fork_exit_wait_tiny", "fork + exit + wait, tiny static process", "call", |settings| {
+            fork_exit_wait(settings, settings.effort.runs(99))
+        })];
+    for mib in [4, 64, 512, 1024, 3072] {
+        let work = move |settings: &Settings| {
+            let _resident = Region::filled(mib * PAGES_PER_MIB)?;
+            fork_alone(settings, settings.effort.runs(9))
+        };
+        rows.push(
+            Row::new(format!("fork_{mib}"), format!("fork, {mib} MiB resident"), "call", work).needs_mib(room(mib)),
+        );
+    }
+    for mib in [64, 512, 1024] {
+        let work = move |settings: &Settings| {
+            let _resident = Region::filled(mib * PAGES_PER_MIB)?;
+            fork_exit_wait(settings, settings.effort.runs(9))
+        };
+        let name = format!("fork_exit_wait_{mib}");
+        rows.push(Row::new(name, format!("fork + exit + wait, {mib} MiB resident"), "call", work).needs_mib(room(mib)));
+    }
+    for (suffix, populated, touch_every) in [("", "unpopulated", None), ("_half", "half populated", Some(2))] {
+        for areas in [10, 60_000] {
+            let work = move |settings: &Settings| {
+                let mut region = Region::alternating(areas, 1)?;
+                if let Some(step) = touch_every {
+                    (0..areas).step_by(step).for_each(|page| region.write(page, 1));
+                }
+                fork_alone(settings, settings.effort.runs(9))
+            };
+            let name = format!("fork_vmas_{areas}{suffix}");
+            rows.push(Row::new(name, format!("fork, {areas} VMAs, {populated}"), "call", work).needs_mib(400));
+        }
+    }
+    rows.push(
+        Row::new("fork_tables_1024", "page-table memory that fork adds, 1024 MiB resident", "call", |settings| {
+            added_tables(settings, 1024)
+        })
+        .needs_mib(room(1024))
+        .in_unit("KiB"),
+    );
+    rows
+}
+
+/// What a row needs that fills `mib` MiB and forks: the pages, their tables (twice), and some room.
+fn room(mib: usize) -> u64 {
+    (mib + mib / 100 + 32) as u64
+}
+
+/// The parent's side of fork alone. The child notes when it first ran and then waits at a gate, so that at most its
+/// first few steps lie in a run even where the kernel lets the child go first; `child_ran_first` says in how many runs
+/// it had started before fork returned in the parent.
+fn fork_alone(settings: &Settings, runs: usize) -> io::Result<Figures> {
+    let counter = settings.counter;
+    let shared = Shared::new()?;
+    let gate = Gate::new()?;
+    let mut values = Vec::with_capacity(runs);
+    let mut child_first = 0;
+    for _ in 0..runs {
+        let start = counter.now();
+        let side = process::fork()?;
+        let end = counter.now();
+        match side {
+            Fork::Child => {
+                shared.set(0, end);
+                gate.pass();
+                process::exit(0)
+            }
+            Fork::Parent(child) => {
+                gate.open();
+                child.wait()?;
+                values.push((end - start) as f64);
+                child_first += usize::from(shared.get(0) < end);
+            }
+        }
+    }
+    Ok(Figures::from(values).with("child_ran_first", child_first))
+}
+
+fn fork_exit_wait(settings: &Settings, runs: usize) -> io::Result<Figures> {
+    let mut values = Vec::with_capacity(runs);
+    for _ in 0..runs {
+        values.push(one_fork_exit_wait(settings.counter)? as f64);
+    }
+    Ok(values.into())
+}
+
+fn one_fork_exit_wait(counter: Counter) -> io::Result<u64> {
+    let start = counter.now();
+    match process::fork()? {
+        Fork::Child => process::exit(0),
+        Fork::Parent(child) => {
+            let ended = child.wait();
+            let end = counter.now();
+            ended.map(|()| end - start)
+        }
+    }
+}
+
+/// Page tables that fork adds to the machine, while the child waits before it writes anything but its stack. Where
+/// nothing counts them, all memory that fork took is the value.
+fn added_tables(settings: &Settings, mib: usize) -> io::Result<Figures> {
+    let _resident = Region::filled(mib * PAGES_PER_MIB)?;
+    let gate = Gate::new()?;
+    let mut tables = Vec::new();
+    let mut taken = Vec::new();
+    let mut child_vm_pte = None;
+    for _ in 0..settings.effort.runs(5) {
+        let before = BeforeFork::now();
+        match process::fork()? {
+            Fork::Child => {
+                gate.pass();
+                process::exit(0)
+            }
+            Fork::Parent(child) => {
+                let status = Status::of(&child.pid().to_string());
+                taken.extend(before.memory_taken_kib().map(|kib| kib as f64));
+                tables.extend(
+                    status.as_ref().ok().and_then(|status| before.tables_added_kib(status)).map(|kib| kib as f64),
+                );
+                child_vm_pte = status.ok().and_then(|status| status.kib("VmPTE"));
+                gate.open();
+                child.wait()?;
+            }
+        }
+    }
+    let counted = !tables.is_empty();
+    Ok(Figures::from(if counted { tables } else { taken.clone() })
+        .with("measured_by", if counted { "page tables" } else { "free memory" })
+        .with("memory_taken_kib", json!(taken))
+        .with("child_vm_pte_kib", child_vm_pte)
+        .with("own_vm_pte_kib", Status::of("self").ok().and_then(|status| status.kib("VmPTE"))))
+}
