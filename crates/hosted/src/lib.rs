@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+
+mod arena;
+mod host;
+mod layouts;
+mod mmu;
+mod platform;
+
+pub use arena::Arena;
+pub use host::{Host, HostError};
+pub use layouts::Layouts;
+pub use mmu::{
+    AccessError, CacheSize, Cause, PageFault, Processor, ProcessorStats, Refusal, Rights, Stale, Translation,
+};
+pub use platform::HostPlatform;

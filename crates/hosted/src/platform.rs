@@ -1,0 +1,107 @@
+//! What the manager asks of its embedder, answered by threads and software processors.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crossbeam_epoch::{Collector, Guard, LocalHandle};
+use foldspace::platform::{Flush, Platform, SpaceId};
+
+use crate::arena::Arena;
+use crate::mmu::SharedCaches;
+
+/// [`Platform`] of a hosted machine: a shootdown reaches the caches of every processor that lives, an epoch is a thread's.
+///
+/// It holds the arena, so the frames live as long as the memory that owns the platform.
+pub struct HostPlatform {
+    machine: Arc<Machine>,
+}
+
+/// What processors and the platform share.
+pub(crate) struct Machine {
+    pub(crate) arena: Arc<Arena>,
+    collector: Collector,
+    processors: Mutex<Vec<Weak<SharedCaches>>>,
+}
+
+impl Machine {
+    pub(crate) fn new(arena: Arc<Arena>) -> Arc<Machine> {
+        Arc::new(Machine { arena, collector: Collector::new(), processors: Mutex::default() })
+    }
+
+    /// From now on shootdowns reach `caches`, until it is dropped.
+    pub(crate) fn join(&self, caches: &Arc<SharedCaches>) {
+        let mut processors = self.processors.lock().unwrap_or_else(PoisonError::into_inner);
+        processors.retain(|processor| processor.strong_count() > 0);
+        processors.push(Arc::downgrade(caches));
+    }
+
+    /// The caches of every processor that lives.
+    pub(crate) fn caches(&self) -> Vec<Arc<SharedCaches>> {
+        let processors = self.processors.lock().unwrap_or_else(PoisonError::into_inner);
+        processors.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl HostPlatform {
+    pub(crate) fn new(machine: Arc<Machine>) -> HostPlatform {
+        HostPlatform { machine }
+    }
+}
+
+// SAFETY:
+// - A processor holds the lock of its caches from the look-up of a translation to the end of the access that uses it. A shootdown takes each
+//   processor's lock, so when it returns no access uses what it dropped, and none will.
+// - All guards are of the one collector of this machine.
+unsafe impl Platform for HostPlatform {
+    fn shootdown(&self, space: SpaceId, flush: Flush) {
+        for caches in self.machine.caches() {
+            caches.lock().flush(space, flush);
+        }
+    }
+
+    fn pin(&self) -> Guard {
+        pin(&self.machine.collector)
+    }
+
+    fn processor(&self) -> usize {
+        thread_number()
+    }
+}
+
+/// Pins this thread's participant of `collector`, which is registered at the first use.
+fn pin(collector: &Collector) -> Guard {
+    thread_local! {
+        /// The machines that this thread has worked for: few, so a list is searched.
+        static PARTICIPANTS: RefCell<Vec<(Collector, LocalHandle)>> = const { RefCell::new(Vec::new()) };
+    }
+    let known = PARTICIPANTS.try_with(|participants| {
+        let mut participants = participants.borrow_mut();
+        if let Some((_, handle)) = participants.iter().find(|(of, _)| of == collector) {
+            return handle.pin();
+        }
+        let handle = collector.register();
+        let guard = handle.pin();
+        participants.push((collector.clone(), handle));
+        guard
+    });
+    // While the thread's own storage is being torn down there is nowhere to keep a handle: a guard keeps its participant alive by itself.
+    known.unwrap_or_else(|_| collector.register().pin())
+}
+
+/// Numbers threads in the order in which they first ask.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+    let number = NUMBER.try_with(|number| match number.get() {
+        Some(known) => known,
+        None => {
+            let new = NEXT.fetch_add(1, Ordering::Relaxed);
+            number.set(Some(new));
+            new
+        }
+    });
+    number.unwrap_or(0)
+}
