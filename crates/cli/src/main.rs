@@ -1,1 +1,35 @@
-fn main() {}
+//! The command `foldspace`: see `docs/using.md`.
+
+mod archive;
+mod args;
+mod images;
+mod json;
+mod linux;
+mod machine;
+mod measure;
+mod program;
+mod refusal;
+mod run;
+mod verdict;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Command};
+use crate::refusal::Refusal;
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(run) => run::run(&run),
+        Command::Bench(bench) => measure::bench(&bench),
+        Command::Demo(demo) => measure::demo(&demo),
+    };
+    match done {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("foldspace: {error:#}");
+            ExitCode::from(error.downcast_ref::<Refusal>().map_or(refusal::OUR_FAULT, Refusal::status))
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::images::Build;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Runs Linux programs on the Foldspace memory manager, in a virtual machine.
+#[derive(Parser)]
+#[command(name = "foldspace", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a static Linux x86-64 program
+    Run(Run),
+    /// Measure in guest instructions, here and on Linux, and compare with the goals
+    Bench(Bench),
+    /// The demonstration: fork half a gigabyte in each mode, then on Linux beside it
+    Demo(Demo),
+}
+
+#[derive(Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub machine: Machine,
+
+    /// Run on Linux instead: the same archive, the same QEMU. Without a file, the distribution's cloud kernel, fetched
+    /// by apt into a cache
+    #[arg(long, value_name = "VMLINUZ", num_args = 0..=1, require_equals = true)]
+    pub linux: Option<Option<PathBuf>>,
+
+    /// A directory that becomes the root of the file system inside
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+
+    /// A variable of the program's environment, `NAME=value`, or `NAME` to pass on the value it has here
+    #[arg(long, value_name = "K=V")]
+    pub env: Vec<OsString>,
+
+    /// Write one JSON document about the run: the last line on the error output, or the file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub json: Option<Option<PathBuf>>,
+
+    /// Give up after so many seconds (exit status 124)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+
+    /// Show the kernel's log on the error output as it is written
+    #[arg(long)]
+    pub log: bool,
+
+    /// The program, a path here or inside `--root`, or a name to look for there and on the PATH; then its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+/// The machine that a program runs on.
+#[derive(Args, Clone)]
+pub struct Machine {
+    /// The machine's memory, such as 512M or 4G
+    #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size)]
+    pub memory: u64,
+
+    /// The number of processors
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub cpus: u8,
+
+    /// How a process is forked
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = Fork::Full)]
+    pub fork: Fork,
+
+    /// Make the clock count instructions: repeatable, one processor only
+    #[arg(long)]
+    pub icount: bool,
+
+    /// Emulation in software, or the host's virtualization
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Accel::Tcg)]
+    pub accel: Accel,
+
+    /// The kernel's debug build: verifies every invariant of the memory manager at the end
+    #[arg(long)]
+    pub debug: bool,
+
+    /// The Foldspace kernel to boot, instead of the one that was built with this command
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+
+    /// More parameters for the kernel's command line
+    #[arg(long, value_name = "TEXT")]
+    pub append: Option<String>,
+}
+
+impl Machine {
+    /// The build of the kernel that this machine boots.
+    pub fn build(&self) -> Build {
+        if self.debug { Build::Debug } else { Build::Release }
+    }
+}
+
+/// The modes of fork, as the kernel's command line spells them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Fork {
+    /// Every table copied at fork, as Linux does
+    Copy,
+    /// The last level of tables shared
+    Leaf,
+    /// Everything below the root shared
+    Full,
+}
+
+impl Fork {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Leaf => "leaf",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// QEMU's accelerators, as QEMU spells them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Accel {
+    Tcg,
+    Kvm,
+}
+
+#[derive(Args)]
+pub struct Bench {
+    /// Only the rows whose names start with one of these
+    #[arg(value_name = "ROW")]
+    pub rows: Vec<String>,
+
+    /// Print a JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+
+    /// Leave out what takes long: the 3 GiB process, the tens of thousands of mappings
+    #[arg(long)]
+    pub quick: bool,
+
+    /// The Linux kernel to compare with (default: the distribution's cloud kernel)
+    #[arg(long, value_name = "VMLINUZ")]
+    pub linux: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Demo {
+    /// The Linux kernel to compare with (default: the distribution's cloud kernel)
+    #[arg(long, value_name = "VMLINUZ")]
+    pub linux: Option<PathBuf>,
+
+    /// Print a JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A size in bytes: a number with K, M, G or T for powers of 1024, and nothing for MiB, as QEMU has it.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "K" | "KIB" => 10,
+        "" | "M" | "MIB" => 20,
+        "G" | "GIB" => 30,
+        "T" | "TIB" => 40,
+        _ => return Err("a size is a number with K, M, G or T, such as 512M".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a size is a number with K, M, G or T, such as 512M".to_owned())?;
+    number
+        .checked_mul(1 << shift)
+        .filter(|bytes| (1 << 20..=1 << 46).contains(bytes))
+        .ok_or_else(|| "a machine has 1 MiB of memory at least and 64 TiB at most".into())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "a time is a number of seconds, such as 30 or 0.5".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_binary_and_bounded() {
+        for (text, bytes) in [("2G", 2 << 30), ("512m", 512 << 20), ("64MiB", 64 << 20), ("128", 128 << 20)] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "G", "2X", "-1M", "1K", "99999999999T", "1.5G"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}
