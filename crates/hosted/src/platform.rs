@@ -61,7 +61,7 @@ unsafe impl Platform for HostPlatform {
     }
 
     fn pin(&self) -> Guard {
-        pin(&self.machine.collector)
+        pin(&self.machine)
     }
 
     fn processor(&self) -> usize {
@@ -69,24 +69,32 @@ unsafe impl Platform for HostPlatform {
     }
 }
 
-/// Pins this thread's participant of `collector`, which is registered at the first use.
-fn pin(collector: &Collector) -> Guard {
+/// Pins this thread's participant of the machine's collector, which is registered at the first use.
+fn pin(machine: &Arc<Machine>) -> Guard {
     thread_local! {
         /// The machines that this thread has worked for: few, so a list is searched.
-        static PARTICIPANTS: RefCell<Vec<(Collector, LocalHandle)>> = const { RefCell::new(Vec::new()) };
+        static PARTICIPANTS: RefCell<Vec<(Weak<Machine>, LocalHandle)>> = const { RefCell::new(Vec::new()) };
     }
     let known = PARTICIPANTS.try_with(|participants| {
-        let mut participants = participants.borrow_mut();
-        if let Some((_, handle)) = participants.iter().find(|(of, _)| of == collector) {
-            return handle.pin();
-        }
-        let handle = collector.register();
-        let guard = handle.pin();
-        participants.push((collector.clone(), handle));
-        guard
+        let find = |participants: &Vec<(Weak<Machine>, LocalHandle)>| {
+            let (_, handle) = participants.iter().find(|(of, _)| Weak::as_ptr(of) == Arc::as_ptr(machine))?;
+            Some(handle.pin())
+        };
+        let found = find(&participants.borrow());
+        found.unwrap_or_else(|| {
+            let handle = machine.collector.register();
+            let guard = handle.pin();
+            let mut participants = participants.borrow_mut();
+            let gone: Vec<_> = participants.extract_if(.., |(of, _)| of.strong_count() == 0).collect();
+            participants.push((Arc::downgrade(machine), handle));
+            // A handle that goes may run what was deferred, and that may pin: the list must not be borrowed then.
+            drop(participants);
+            drop(gone);
+            guard
+        })
     });
     // While the thread's own storage is being torn down there is nowhere to keep a handle: a guard keeps its participant alive by itself.
-    known.unwrap_or_else(|_| collector.register().pin())
+    known.unwrap_or_else(|_| machine.collector.register().pin())
 }
 
 /// Numbers threads in the order in which they first ask.

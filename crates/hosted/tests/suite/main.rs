@@ -1,0 +1,6 @@
+//! The manager, hosted, against a model and against itself.
+
+mod life;
+mod model;
+mod ops;
+mod world;

@@ -1,0 +1,181 @@
+//! What is in the pages: loads, stores, and the objects.
+
+use std::collections::BTreeMap;
+
+use foldspace::VirtAddr;
+use foldspace::addr::USER_END;
+use foldspace::space::{Access, Fault};
+use foldspace::vma::VmaFlags;
+
+use super::{Area, Content, Model, PAGE, Page};
+
+/// What an object is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ObjectKind {
+    /// Zero-filled shared memory.
+    Anonymous,
+    /// A file with this inode, and [`pattern`]s in its pages.
+    File(u64),
+}
+
+/// An object: its length, and the pages that were stored to.
+pub struct ModelObject {
+    pub kind: ObjectKind,
+    pub len: u64,
+    pub pages: BTreeMap<u64, Vec<u8>>,
+}
+
+/// What page `index` of the file `inode` holds at first: a function of both, some pages zero.
+pub fn pattern(inode: u64, index: u64, page: &mut [u8]) {
+    let mut word = (inode << 32 ^ index).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    if word >> 62 == 0 {
+        return page.fill(0);
+    }
+    for piece in page.chunks_mut(8) {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        piece.copy_from_slice(&word.to_le_bytes()[..piece.len()]);
+    }
+}
+
+impl ModelObject {
+    /// Page `index`, zeros after the end.
+    pub fn page(&self, index: u64) -> Vec<u8> {
+        if let Some(page) = self.pages.get(&index) {
+            return page.clone();
+        }
+        let mut page = vec![0; PAGE as usize];
+        if let ObjectKind::File(inode) = self.kind {
+            let bytes = self.len.saturating_sub(index * PAGE).min(PAGE) as usize;
+            pattern(inode, index, &mut page[..bytes]);
+        }
+        page
+    }
+
+    /// A write to the file.
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) {
+        self.len = self.len.max(offset + bytes.len() as u64);
+        for (at, byte) in (offset..).zip(bytes) {
+            let mut page = self.page(at / PAGE);
+            page[(at % PAGE) as usize] = *byte;
+            self.pages.insert(at / PAGE, page);
+        }
+    }
+
+    /// A read from the file.
+    pub fn read_at(&self, offset: u64, len: usize) -> Vec<u8> {
+        let end = self.len.min(offset + len as u64);
+        let mut bytes = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let until = end.min((at / PAGE + 1) * PAGE);
+            let page = self.page(at / PAGE);
+            bytes.extend_from_slice(&page[(at % PAGE) as usize..][..(until - at) as usize]);
+            at = until;
+        }
+        bytes
+    }
+}
+
+/// Who makes an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Force {
+    /// A program.
+    No,
+    /// A debugger, or exec: a private area that is not writable is written to all the same.
+    Yes,
+}
+
+impl Model {
+    /// What a page shows.
+    pub fn page(&self, space: usize, page: Page) -> Option<Vec<u8>> {
+        let space = &self.spaces[space];
+        let (start, area) = space.area(page)?;
+        if let Some(own) = space.private.get(&page) {
+            return Some(own.clone());
+        }
+        Some(match area.content {
+            Content::Anonymous => vec![0; PAGE as usize],
+            Content::Object(object) => self.objects[object].page(area.offset + (page - start)),
+        })
+    }
+
+    /// What an access to one page meets: the area, or a fault. Makes a stack grow.
+    fn access(&mut self, space: usize, page: Page, access: Access, force: Force) -> Result<(Page, Area), Fault> {
+        let found = {
+            let space = &mut self.spaces[space];
+            if page >= USER_END.get() / PAGE {
+                return Err(Fault::NotMapped);
+            }
+            match space.area(page) {
+                Some(found) => found,
+                None if space.grow_down_to(page) => space.area(page).ok_or(Fault::NotMapped)?,
+                None => return Err(Fault::NotMapped),
+            }
+        };
+        let (start, area) = found;
+        let any = VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC;
+        let allowed = match access {
+            // The processor cannot forbid a load from a page that can be written or executed.
+            Access::Read => area.flags.intersects(any),
+            Access::Write => {
+                area.flags.contains(VmaFlags::WRITE)
+                    || force == Force::Yes && !area.flags.contains(VmaFlags::SHARED)
+            }
+            Access::Execute => area.flags.contains(VmaFlags::EXEC),
+        };
+        if !allowed {
+            return Err(Fault::AccessDenied);
+        }
+        if let Content::Object(object) = area.content {
+            let own = self.spaces[space].private.contains_key(&page);
+            if !own && area.offset + (page - start) >= self.objects[object].len.div_ceil(PAGE) {
+                return Err(Fault::PastEnd);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Loads bytes, or as many as there are before a fault, and that.
+    pub fn load(&mut self, space: usize, addr: VirtAddr, len: usize, access: Access) -> (Vec<u8>, Option<Fault>) {
+        let mut bytes = Vec::new();
+        while bytes.len() < len {
+            let at = VirtAddr(addr.get() + bytes.len() as u64);
+            let page = at.get() / PAGE;
+            if let Err(fault) = self.access(space, page, access, Force::No) {
+                return (bytes, Some(fault));
+            }
+            let content = self.page(space, page).expect("the area is there");
+            let part = &content[at.page_offset()..];
+            bytes.extend_from_slice(&part[..part.len().min(len - bytes.len())]);
+        }
+        (bytes, None)
+    }
+
+    /// Stores bytes, or as many as go before a fault, and that.
+    pub fn store(&mut self, space: usize, addr: VirtAddr, bytes: &[u8], force: Force) -> (usize, Option<Fault>) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = VirtAddr(addr.get() + done as u64);
+            let page = at.get() / PAGE;
+            let (start, area) = match self.access(space, page, Access::Write, force) {
+                Ok(found) => found,
+                Err(fault) => return (done, Some(fault)),
+            };
+            let mut content = self.page(space, page).expect("the area is there");
+            let len = (PAGE as usize - at.page_offset()).min(bytes.len() - done);
+            content[at.page_offset()..][..len].copy_from_slice(&bytes[done..done + len]);
+            match area.content {
+                Content::Object(object) if area.flags.contains(VmaFlags::SHARED) => {
+                    self.objects[object].pages.insert(area.offset + (page - start), content);
+                }
+                Content::Object(_) | Content::Anonymous => {
+                    self.spaces[space].private.insert(page, content);
+                }
+            }
+            done += len;
+        }
+        (done, None)
+    }
+}

@@ -1,0 +1,294 @@
+//! Which areas there are: mmap, munmap, mprotect, brk, growth of a stack.
+
+use foldspace::addr::USER_END;
+use foldspace::space::{Layout, MAX_MAP_COUNT, Placement};
+use foldspace::vma::VmaFlags;
+use foldspace::{Error, VirtAddr};
+
+use super::{Area, Content, ModelSpace, PAGE, Page};
+
+/// One past the last page of the user half.
+pub const END: Page = USER_END.0 / PAGE;
+/// Linux's default `vm.mmap_min_addr`: no mapping is placed lower unless it is told to.
+const LOWEST: Page = 0x1_0000 / PAGE;
+/// Linux's `stack_guard_gap`: pages that the search for a gap keeps free below an area that grows down.
+pub const GUARD_GAP: Page = 256;
+
+impl ModelSpace {
+    pub fn new(layout: Layout) -> ModelSpace {
+        ModelSpace { layout, areas: Default::default(), private: Default::default() }
+    }
+
+    /// The area that covers a page.
+    pub fn area(&self, page: Page) -> Option<(Page, Area)> {
+        let (&start, &area) = self.areas.range(..=page).next_back()?;
+        (page < area.end).then_some((start, area))
+    }
+
+    /// First area that ends above a page.
+    fn area_or_next(&self, page: Page) -> Option<(Page, Area)> {
+        self.area(page).or_else(|| self.areas.range(page..).next().map(|(start, area)| (*start, *area)))
+    }
+
+    fn is_free(&self, start: Page, end: Page) -> bool {
+        self.area_or_next(start).is_none_or(|(next, _)| next >= end)
+    }
+
+    /// Pages in all areas.
+    pub fn mapped(&self) -> u64 {
+        self.areas.iter().map(|(start, area)| area.end - start).sum()
+    }
+
+    /// Cuts `start..end` out of all areas, contents included.
+    pub fn carve(&mut self, start: Page, end: Page) {
+        for (from, area) in self.overlapping(start, end) {
+            self.areas.remove(&from);
+            if from < start {
+                self.areas.insert(from, Area { end: start, ..area });
+            }
+            if area.end > end {
+                self.areas.insert(end, part(from, area, end));
+            }
+        }
+        self.private.retain(|page, _| !(start..end).contains(page));
+    }
+
+    fn overlapping(&self, start: Page, end: Page) -> Vec<(Page, Area)> {
+        let first = self.area(start).map_or(start, |(from, _)| from);
+        self.areas.range(first..end).map(|(from, area)| (*from, *area)).collect()
+    }
+
+    /// Joins all areas that may be one.
+    pub fn merge_neighbours(&mut self) {
+        let mut merged: Vec<(Page, Area)> = Vec::new();
+        for (&start, &area) in &self.areas {
+            if let Some((from, last)) = merged.last_mut() {
+                let continues = match area.content {
+                    Content::Anonymous => true,
+                    Content::Object(_) => last.offset + (last.end - *from) == area.offset,
+                };
+                if last.end == start && last.flags == area.flags && last.content == area.content && continues {
+                    last.end = area.end;
+                    continue;
+                }
+            }
+            merged.push((start, area));
+        }
+        self.areas = merged.into_iter().collect();
+    }
+
+    /// mmap.
+    pub fn map(
+        &mut self,
+        placement: Placement,
+        len: u64,
+        flags: VmaFlags,
+        content: Content,
+        offset: u64,
+    ) -> Result<Page, Error> {
+        if len == 0 {
+            return Err(Error::BadRange);
+        }
+        let pages = len.div_ceil(PAGE);
+        if pages > END {
+            return Err(Error::NoRoom);
+        }
+        let start = match placement {
+            Placement::Anywhere => self.highest_gap(pages, flags)?,
+            Placement::Hint(hint) => match self.hinted(hint, pages) {
+                Some(start) => start,
+                None => self.highest_gap(pages, flags)?,
+            },
+            Placement::Low => self.lowest_gap(pages, 0x8000_0000 / PAGE)?,
+            Placement::Fixed(at) | Placement::FixedNoReplace(at) => {
+                if !at.is_page_aligned() {
+                    return Err(Error::BadRange);
+                }
+                let start = at.get() / PAGE;
+                if start > END - pages {
+                    return Err(Error::NoRoom);
+                }
+                if matches!(placement, Placement::FixedNoReplace(_)) && !self.is_free(start, start + pages) {
+                    return Err(Error::AlreadyMapped);
+                }
+                start
+            }
+        };
+        let mut after = self.clone();
+        after.carve(start, start + pages);
+        if (after.mapped() + pages) * PAGE > self.layout.address_space_limit {
+            return Err(Error::NoRoom);
+        }
+        after.areas.insert(start, Area { end: start + pages, flags, content, offset });
+        after.merge_neighbours();
+        if after.areas.len() as u64 > MAX_MAP_COUNT {
+            return Err(Error::TooManyVmas);
+        }
+        *self = after;
+        Ok(start)
+    }
+
+    /// First page that a gap before this area must leave alone.
+    fn guarded_start(start: Page, area: &Area) -> Page {
+        if area.flags.contains(VmaFlags::GROWS_DOWN) { start.saturating_sub(GUARD_GAP) } else { start }
+    }
+
+    /// Gaps, upwards, guard gaps left out.
+    fn gaps(&self) -> Vec<(Page, Page)> {
+        let mut gaps = Vec::new();
+        let mut from = LOWEST;
+        for (&start, area) in &self.areas {
+            let until = Self::guarded_start(start, area);
+            if until > from {
+                gaps.push((from, until));
+            }
+            from = from.max(area.end);
+        }
+        if END > from {
+            gaps.push((from, END));
+        }
+        gaps
+    }
+
+    fn highest_gap(&self, pages: u64, _flags: VmaFlags) -> Result<Page, Error> {
+        let base = self.layout.mmap_base.get() / PAGE;
+        let below = self.gaps().into_iter().rev().find_map(|(from, until)| {
+            let until = until.min(base);
+            (until > from && until - from >= pages).then(|| until - pages)
+        });
+        below.ok_or(Error::NoRoom)
+    }
+
+    fn lowest_gap(&self, pages: u64, limit: Page) -> Result<Page, Error> {
+        let found = self.gaps().into_iter().find(|(from, until)| {
+            let until = (*until).min(limit);
+            until > *from && until - from >= pages
+        });
+        found.map(|(from, _)| from).ok_or(Error::NoRoom)
+    }
+
+    fn hinted(&self, hint: VirtAddr, pages: u64) -> Option<Page> {
+        let start = hint.page_ceil()?.get() / PAGE;
+        if start < LOWEST || pages > END || start > END - pages {
+            return None;
+        }
+        self.gaps().into_iter().any(|(from, until)| from <= start && start + pages <= until).then_some(start)
+    }
+
+    /// munmap.
+    pub fn unmap(&mut self, start: Page, end: Page) -> Result<(), Error> {
+        let mut after = self.clone();
+        after.carve(start, end);
+        if after.areas.len() as u64 > MAX_MAP_COUNT {
+            return Err(Error::TooManyVmas);
+        }
+        *self = after;
+        Ok(())
+    }
+
+    /// mprotect.
+    pub fn protect(&mut self, start: Page, end: Page, access: VmaFlags) -> Result<(), Error> {
+        let mut at = start;
+        let mut changed = Vec::new();
+        for (from, area) in self.overlapping(start, end) {
+            if from > at {
+                return Err(Error::NotMapped);
+            }
+            if !may(area.flags).contains(access) {
+                return Err(Error::AccessDenied);
+            }
+            let (from, area) = if from < start { (start, part(from, area, start)) } else { (from, area) };
+            at = area.end;
+            let flags = (area.flags - VmaFlags::READ - VmaFlags::WRITE - VmaFlags::EXEC) | access;
+            changed.push((from, Area { end: area.end.min(end), flags, ..area }));
+        }
+        if at < end {
+            return Err(Error::NotMapped);
+        }
+        let contents = self.private.clone();
+        self.carve(start, end);
+        self.private = contents;
+        self.areas.extend(changed);
+        self.merge_neighbours();
+        Ok(())
+    }
+
+    /// brk.
+    pub fn brk(&mut self, end: VirtAddr) -> VirtAddr {
+        let layout = &self.layout;
+        let (start, old) = (layout.start_brk, layout.brk);
+        if end < start || end.get() - start.get() > layout.data_limit {
+            return old;
+        }
+        let (Some(new_end), Some(old_end)) = (end.page_ceil(), old.page_ceil()) else { return old };
+        let (from, until) = (old_end.get() / PAGE, new_end.get() / PAGE);
+        if until > END {
+            return old;
+        }
+        if until < from {
+            if self.unmap(until, from).is_err() {
+                return old;
+            }
+        } else if until > from {
+            // Linux's brk leaves a page free before the next area, and its guard gap if it grows down.
+            let next = self.area_or_next(from);
+            if next.is_some_and(|(next, area)| until + 1 > Self::guarded_start(next, &area)) {
+                return old;
+            }
+            if (self.mapped() + until - from) * PAGE > layout.address_space_limit {
+                return old;
+            }
+            let flags = VmaFlags::READ
+                | VmaFlags::WRITE
+                | VmaFlags::MAY_READ
+                | VmaFlags::MAY_WRITE
+                | VmaFlags::MAY_EXEC;
+            self.areas.insert(from, Area { end: until, flags, content: Content::Anonymous, offset: 0 });
+            self.merge_neighbours();
+        }
+        self.layout.brk = end;
+        end
+    }
+
+    /// Makes the area above a page, if it grows down, grow over it. Whether it did.
+    pub fn grow_down_to(&mut self, page: Page) -> bool {
+        let Some((start, area)) = self.area_or_next(page) else { return false };
+        if start <= page || !area.flags.contains(VmaFlags::GROWS_DOWN) {
+            return false;
+        }
+        let below = self.areas.range(..page).next_back();
+        let too_near = below.is_some_and(|(_, below)| {
+            let accessible = below.flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC);
+            accessible && !below.flags.contains(VmaFlags::GROWS_DOWN) && page - below.end < GUARD_GAP
+        });
+        let limits = &self.layout;
+        if too_near
+            || page < LOWEST
+            || (area.end - page) * PAGE > limits.stack_limit
+            || (self.mapped() + start - page) * PAGE > limits.address_space_limit
+        {
+            return false;
+        }
+        self.areas.remove(&start);
+        self.areas.insert(page, area);
+        self.merge_neighbours();
+        true
+    }
+}
+
+/// The accesses that mprotect may give.
+fn may(flags: VmaFlags) -> VmaFlags {
+    let mut allowed = VmaFlags::empty();
+    allowed.set(VmaFlags::READ, flags.contains(VmaFlags::MAY_READ));
+    allowed.set(VmaFlags::WRITE, flags.contains(VmaFlags::MAY_WRITE));
+    allowed.set(VmaFlags::EXEC, flags.contains(VmaFlags::MAY_EXEC));
+    allowed
+}
+
+/// The area that started at `start`, from `from` on.
+fn part(start: Page, area: Area, from: Page) -> Area {
+    match area.content {
+        Content::Anonymous => area,
+        Content::Object(_) => Area { offset: area.offset + (from - start), ..area },
+    }
+}

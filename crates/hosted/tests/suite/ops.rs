@@ -1,0 +1,223 @@
+//! What may happen in a life, in terms that stay meaningful while a failing life is shrunk: places relative to what is mapped, not addresses.
+
+use foldspace::space::ForkMode;
+use foldspace::vma::VmaFlags;
+use proptest::prelude::*;
+
+/// Picks one of several: taken modulo their number.
+pub type Pick = u8;
+
+/// A page.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// Near an address where something ends: a table of some level, the user half, the null page.
+    Edge(Pick, i8),
+    /// In an area: 65536ths of it from its start, and pages from there.
+    Area(Pick, u16, i8),
+    /// Near the end of an area.
+    AreaEnd(Pick, i8),
+    /// One that was accessed before.
+    Touched(Pick, i8),
+    /// Near the heap's start.
+    Heap(u8),
+}
+
+/// A number of pages.
+#[derive(Clone, Copy, Debug)]
+pub enum Len {
+    /// A few.
+    Pages(u8),
+    /// Last-level tables, give or take a few pages.
+    Tables(u8, i8),
+    /// GiB.
+    Huge(u8),
+}
+
+/// Where to map: [`foldspace::space::Placement`].
+#[derive(Clone, Copy, Debug)]
+pub enum Where {
+    Anywhere,
+    Hint(Place, u16),
+    Fixed(Place),
+    FixedNoReplace(Place),
+    Low,
+}
+
+/// What to map.
+#[derive(Clone, Copy, Debug)]
+pub enum What {
+    Private,
+    /// New shared anonymous memory.
+    Shared,
+    /// An object that exists, at a page, shared or not.
+    Object(Pick, u8, Sharing),
+}
+
+/// Whose stores they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    Private,
+    Shared,
+}
+
+/// Bytes that an access covers: from an offset in the page, so many.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub offset: u16,
+    pub len: u16,
+}
+
+/// Who accesses memory.
+#[derive(Clone, Copy, Debug)]
+pub enum By {
+    /// A program on this processor.
+    Processor(Pick),
+    /// The kernel, by `AddressSpace::read` and `write`.
+    Kernel,
+}
+
+/// One step. The first `Pick` of most is the address space.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    Map(Pick, Where, Len, What, VmaFlags),
+    Unmap(Pick, Place, Len),
+    UnmapArea(Pick, Pick),
+    Protect(Pick, Place, Len, VmaFlags),
+    ProtectArea(Pick, Pick, VmaFlags),
+    Brk(Pick, i16),
+    Load(Pick, By, Place, Span),
+    Fetch(Pick, Pick, Place, Span),
+    Store(Pick, By, Place, Span, u8),
+    StoreForced(Pick, Place, Span, u8),
+    /// Stores so many pages in a row, so that a table fills.
+    Fill(Pick, Pick, Place, u8, u8),
+    Fork(Pick, ForkMode),
+    Exit(Pick),
+    Clear(Pick),
+    NewSpace,
+    NewFile(u8),
+    ReadFile(Pick, u16, u16),
+    WriteFile(Pick, u16, u8, u8),
+    /// Runs a space on a processor, so that it gets caches, or keeps them.
+    Switch(Pick, Pick),
+    Reclaim,
+    /// Loads all that was ever touched, on a processor or by the kernel.
+    Audit(By),
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    prop_oneof![
+        2 => (any::<u8>(), -3i8..4).prop_map(|(edge, near)| Place::Edge(edge, near)),
+        5 => (any::<u8>(), any::<u16>(), -2i8..3).prop_map(|(area, at, near)| Place::Area(area, at, near)),
+        3 => (any::<u8>(), Just(0), -2i8..3).prop_map(|(area, at, near)| Place::Area(area, at, near)),
+        2 => (any::<u8>(), -3i8..2).prop_map(|(area, near)| Place::AreaEnd(area, near)),
+        5 => (any::<u8>(), -1i8..2).prop_map(|(page, near)| Place::Touched(page, near)),
+        1 => (0u8..8).prop_map(Place::Heap),
+    ]
+}
+
+fn len() -> impl Strategy<Value = Len> {
+    prop_oneof![
+        12 => (1u8..9).prop_map(Len::Pages),
+        4 => (1u8..4, -2i8..3).prop_map(|(tables, near)| Len::Tables(tables, near)),
+        1 => (1u8..6).prop_map(Len::Huge),
+        1 => Just(Len::Huge(200)),
+    ]
+}
+
+fn access() -> impl Strategy<Value = VmaFlags> {
+    const RW: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE);
+    prop_oneof![
+        8 => Just(RW),
+        3 => Just(VmaFlags::READ),
+        1 => Just(VmaFlags::empty()),
+        1 => Just(VmaFlags::WRITE),
+        1 => Just(VmaFlags::EXEC),
+        1 => Just(VmaFlags::READ | VmaFlags::EXEC),
+        1 => Just(RW | VmaFlags::EXEC),
+    ]
+}
+
+/// Access, what protect may make of it, and now and then a behaviour.
+fn flags() -> impl Strategy<Value = VmaFlags> {
+    const MAY: VmaFlags = VmaFlags::MAY_READ.union(VmaFlags::MAY_WRITE).union(VmaFlags::MAY_EXEC);
+    let may = prop_oneof![9 => Just(MAY), 1 => Just(VmaFlags::empty())];
+    let behaviour = prop_oneof![
+        12 => Just(VmaFlags::empty()),
+        2 => Just(VmaFlags::GROWS_DOWN),
+        1 => Just(VmaFlags::DONT_FORK),
+        1 => Just(VmaFlags::WIPE_ON_FORK),
+        1 => Just(VmaFlags::NO_RESERVE),
+    ];
+    (access(), may, behaviour).prop_map(|(access, may, behaviour)| {
+        let implied = [
+            (VmaFlags::READ, VmaFlags::MAY_READ),
+            (VmaFlags::WRITE, VmaFlags::MAY_WRITE),
+            (VmaFlags::EXEC, VmaFlags::MAY_EXEC),
+        ];
+        implied.into_iter().filter(|(now, _)| access.contains(*now)).fold(access | may | behaviour, |all, (_, may)| all | may)
+    })
+}
+
+fn target() -> impl Strategy<Value = Where> {
+    prop_oneof![
+        4 => Just(Where::Anywhere),
+        2 => (place(), any::<u16>()).prop_map(|(place, offset)| Where::Hint(place, offset % 4096)),
+        4 => place().prop_map(Where::Fixed),
+        2 => place().prop_map(Where::FixedNoReplace),
+        1 => Just(Where::Low),
+    ]
+}
+
+fn what() -> impl Strategy<Value = What> {
+    prop_oneof![
+        6 => Just(What::Private),
+        1 => Just(What::Shared),
+        2 => (any::<u8>(), 0u8..6).prop_map(|(object, at)| What::Object(object, at, Sharing::Private)),
+        2 => (any::<u8>(), 0u8..6).prop_map(|(object, at)| What::Object(object, at, Sharing::Shared)),
+    ]
+}
+
+fn span() -> impl Strategy<Value = Span> {
+    prop_oneof![
+        4 => (0u16..4096).prop_map(|offset| Span { offset, len: 1 }),
+        3 => (0u16..4096, 1u16..64).prop_map(|(offset, len)| Span { offset, len }),
+        1 => (0u16..4096, 4000u16..13000).prop_map(|(offset, len)| Span { offset, len }),
+    ]
+}
+
+fn by() -> impl Strategy<Value = By> {
+    prop_oneof![4 => any::<u8>().prop_map(By::Processor), 1 => Just(By::Kernel)]
+}
+
+fn mode() -> impl Strategy<Value = ForkMode> {
+    prop_oneof![1 => Just(ForkMode::Copy), 1 => Just(ForkMode::Leaf), 3 => Just(ForkMode::Full)]
+}
+
+/// One step.
+pub fn op() -> impl Strategy<Value = Op> {
+    let p = any::<u8>;
+    prop_oneof![
+        8 => (p(), target(), len(), what(), flags()).prop_map(|(s, at, len, what, flags)| Op::Map(s, at, len, what, flags)),
+        4 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Unmap(s, at, len)),
+        2 => (p(), p()).prop_map(|(s, area)| Op::UnmapArea(s, area)),
+        4 => (p(), place(), len(), access()).prop_map(|(s, at, len, access)| Op::Protect(s, at, len, access)),
+        2 => (p(), p(), access()).prop_map(|(s, area, access)| Op::ProtectArea(s, area, access)),
+        2 => (p(), any::<i16>()).prop_map(|(s, by)| Op::Brk(s, by)),
+        8 => (p(), by(), place(), span()).prop_map(|(s, by, at, span)| Op::Load(s, by, at, span)),
+        1 => (p(), p(), place(), span()).prop_map(|(s, cpu, at, span)| Op::Fetch(s, cpu, at, span)),
+        14 => (p(), by(), place(), span(), p()).prop_map(|(s, by, at, span, seed)| Op::Store(s, by, at, span, seed)),
+        1 => (p(), place(), span(), p()).prop_map(|(s, at, span, seed)| Op::StoreForced(s, at, span, seed)),
+        1 => (p(), p(), place(), 2u8..40, p()).prop_map(|(s, cpu, at, pages, seed)| Op::Fill(s, cpu, at, pages, seed)),
+        5 => (p(), mode()).prop_map(|(s, mode)| Op::Fork(s, mode)),
+        2 => p().prop_map(Op::Exit),
+        1 => p().prop_map(Op::Clear),
+        1 => Just(Op::NewSpace),
+        1 => p().prop_map(Op::NewFile),
+        1 => (p(), any::<u16>(), 0u16..9000).prop_map(|(object, at, len)| Op::ReadFile(object, at, len)),
+        2 => (p(), any::<u16>(), 1u8..200, p()).prop_map(|(object, at, len, seed)| Op::WriteFile(object, at, len, seed)),
+        3 => (p(), p()).prop_map(|(cpu, s)| Op::Switch(cpu, s)),
+        1 => Just(Op::Reclaim),
+        2 => by().prop_map(Op::Audit),
+    ]
+}

@@ -1,0 +1,505 @@
+//! The manager and the model side by side: every step is done to both, and whatever can be seen is compared.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use foldspace::addr::USER_END;
+use foldspace::backing::{Identity, Source};
+use foldspace::space::{Access, Fault, Layout, MapRequest, Placement};
+use foldspace::vma::{Backing, VmaFlags};
+use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
+use foldspace_hosted::{AccessError, CacheSize, Cause, Host, Layouts, Processor, Refusal};
+
+use crate::model::{Content, Force, Model, ModelObject, ModelSpace, ObjectKind, PAGE, Page, pattern, render};
+use crate::ops::{By, Len, Op, Pick, Place, Sharing, Span, What, Where};
+
+/// Address spaces at most: a fork too many replaces one.
+const MOST_SPACES: usize = 6;
+/// Pages of which the content is compared after each step, at most.
+const MOST_TOUCHED: usize = 300;
+/// Where tables of the four levels, and the user half, begin and end: the page from which distances count.
+const EDGES: [u64; 9] = [
+    0x1_0000,
+    0x20_0000,
+    0x4000_0000,
+    0x80_0000_0000,
+    0x80_4000_0000,
+    0x4000_0000_0000,
+    0x7f80_0000_0000,
+    0x7fff_ffe0_0000,
+    USER_END.0,
+];
+
+/// A file whose pages are [`pattern`]s.
+struct Pattern(u64);
+
+impl Source for Pattern {
+    fn fill(&self, index: u64, page: &mut [u8]) -> foldspace::Result<()> {
+        pattern(self.0, index, page);
+        Ok(())
+    }
+    fn identity(&self) -> Identity {
+        Identity { major: render::DEVICE.0, minor: render::DEVICE.1, inode: self.0 }
+    }
+    fn path(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(render::path(self.0).as_bytes());
+    }
+}
+
+/// Both sides of a life.
+pub struct World {
+    pub host: Host,
+    pub spaces: Vec<Arc<AddressSpace>>,
+    pub objects: Vec<Arc<Object>>,
+    pub processors: Vec<Processor>,
+    pub model: Model,
+    /// Pages that were ever accessed, in any space.
+    touched: BTreeSet<Page>,
+}
+
+impl World {
+    /// One space, one file, and processors with these caches.
+    pub fn new(bytes: u64, processors: &[CacheSize]) -> World {
+        World::on(Host::new(bytes).expect("the arena is large enough"), processors)
+    }
+
+    /// The same on a machine of the caller's.
+    pub fn on(host: Host, processors: &[CacheSize]) -> World {
+        let processors = processors.iter().map(|size| host.processor(*size)).collect();
+        let mut world = World {
+            host,
+            spaces: Vec::new(),
+            objects: Vec::new(),
+            processors,
+            model: Model::default(),
+            touched: BTreeSet::new(),
+        };
+        world.new_space();
+        world.new_file(5);
+        world
+    }
+
+    fn new_space(&mut self) {
+        let layout = Layouts::process();
+        let space = AddressSpace::new(self.host.memory(), layout).expect("there is memory for a root");
+        self.add_space(Arc::new(space), ModelSpace::new(layout));
+    }
+
+    fn add_space(&mut self, space: Arc<AddressSpace>, model: ModelSpace) {
+        if self.spaces.len() == MOST_SPACES {
+            self.exit(1);
+        }
+        self.spaces.push(space);
+        self.model.spaces.push(model);
+    }
+
+    fn exit(&mut self, space: usize) {
+        let gone = self.spaces.remove(space);
+        self.model.spaces.remove(space);
+        for processor in &mut self.processors {
+            if processor.running().is_some_and(|running| Arc::ptr_eq(running, &gone)) {
+                processor.deactivate();
+            }
+        }
+        assert_eq!(Arc::strong_count(&gone), 1, "nobody else keeps an address space that exits");
+    }
+
+    fn new_file(&mut self, pages: u64) {
+        let inode = self.objects.len() as u64 + 1;
+        let len = pages * PAGE;
+        let object = Object::new(self.host.memory(), Box::new(Pattern(inode)), len).expect("an empty object needs little");
+        self.objects.push(object);
+        self.model.objects.push(ModelObject { kind: ObjectKind::File(inode), len, pages: Default::default() });
+    }
+
+    fn new_shared(&mut self, len: u64) -> usize {
+        let object = Object::anonymous(self.host.memory(), len).expect("an empty object needs little");
+        self.objects.push(object);
+        self.model.objects.push(ModelObject { kind: ObjectKind::Anonymous, len, pages: Default::default() });
+        self.objects.len() - 1
+    }
+
+    fn space(&self, pick: Pick) -> usize {
+        pick as usize % self.spaces.len()
+    }
+
+    fn area(&self, space: usize, pick: Pick) -> Option<(Page, Page)> {
+        let areas = &self.model.spaces[space].areas;
+        let number = pick as usize % areas.len().max(1);
+        areas.iter().nth(number).map(|(start, area)| (*start, area.end))
+    }
+
+    /// The page that a place means now.
+    pub fn page(&self, space: usize, place: Place) -> Page {
+        let (base, near): (Page, i64) = match place {
+            Place::Edge(edge, near) => (EDGES[edge as usize % EDGES.len()] / PAGE, near.into()),
+            Place::Area(area, at, near) => {
+                let (start, end) = self.area(space, area).unwrap_or((0x20_0000 / PAGE, 0x30_0000 / PAGE));
+                (start + ((end - start) * u64::from(at) >> 16), near.into())
+            }
+            Place::AreaEnd(area, near) => {
+                (self.area(space, area).map_or(EDGES[3] / PAGE, |(_, end)| end), near.into())
+            }
+            Place::Touched(page, near) => {
+                let number = page as usize % self.touched.len().max(1);
+                (self.touched.iter().nth(number).copied().unwrap_or(EDGES[2] / PAGE), near.into())
+            }
+            Place::Heap(near) => (self.model.spaces[space].layout.start_brk.get() / PAGE, near.into()),
+        };
+        base.saturating_add_signed(near)
+    }
+
+    /// A range, cut off at the end of the user half; `None` beyond.
+    fn range(&self, space: usize, place: Place, len: Len) -> Option<PageRange> {
+        let start = self.page(space, place);
+        let end = (start + pages(len)).min(USER_END.get() / PAGE);
+        PageRange::new(VirtAddr(start * PAGE), VirtAddr(end * PAGE))
+    }
+
+    /// Does a step to both sides and compares what they say.
+    pub fn step(&mut self, op: Op) {
+        match op {
+            Op::Map(space, target, len, what, flags) => self.map(space, target, len, what, flags),
+            Op::Unmap(space, place, len) => {
+                let space = self.space(space);
+                if let Some(range) = self.range(space, place, len) {
+                    self.unmap(space, range);
+                }
+            }
+            Op::UnmapArea(space, area) => {
+                let space = self.space(space);
+                if let Some(range) = self.area(space, area).and_then(|(start, end)| page_range(start, end)) {
+                    self.unmap(space, range);
+                }
+            }
+            Op::Protect(space, place, len, access) => {
+                let space = self.space(space);
+                if let Some(range) = self.range(space, place, len) {
+                    self.protect(space, range, access);
+                }
+            }
+            Op::ProtectArea(space, area, access) => {
+                let space = self.space(space);
+                if let Some(range) = self.area(space, area).and_then(|(start, end)| page_range(start, end)) {
+                    self.protect(space, range, access);
+                }
+            }
+            Op::Brk(space, by) => {
+                let space = self.space(space);
+                let now = self.model.spaces[space].layout.brk;
+                let end = VirtAddr(now.get().saturating_add_signed(i64::from(by) * 11));
+                assert_eq!(self.spaces[space].brk(end), self.model.spaces[space].brk(end), "brk");
+            }
+            Op::Load(space, by, place, span) => {
+                let space = self.space(space);
+                let addr = self.address(space, place, span);
+                self.load(space, by, addr, span.len.into(), Access::Read);
+            }
+            Op::Fetch(space, processor, place, span) => {
+                let space = self.space(space);
+                let addr = self.address(space, place, span);
+                self.load(space, By::Processor(processor), addr, span.len.into(), Access::Execute);
+            }
+            Op::Store(space, by, place, span, seed) => {
+                let space = self.space(space);
+                let addr = self.address(space, place, span);
+                self.store(space, by, addr, &bytes(seed, span.len.into()));
+            }
+            Op::StoreForced(space, place, span, seed) => {
+                let space = self.space(space);
+                let addr = self.address(space, place, span);
+                let bytes = bytes(seed, span.len.into());
+                let (done, _) = self.model.store(space, addr, &bytes, Force::Yes);
+                assert_eq!(self.spaces[space].write_forced(addr, &bytes), done, "forced write at {addr}");
+                self.touch(addr, bytes.len());
+            }
+            Op::Fill(space, processor, place, pages, seed) => {
+                let space = self.space(space);
+                let start = self.page(space, place);
+                for page in start..start + u64::from(pages) {
+                    self.store(space, By::Processor(processor), VirtAddr(page * PAGE), &[seed, page as u8]);
+                }
+            }
+            Op::Fork(space, mode) => {
+                let space = self.space(space);
+                self.spaces[space].set_fork_mode(mode);
+                let child = self.spaces[space].fork().expect("there is memory for a fork");
+                assert_eq!(child.fork_mode(), mode, "a child inherits the mode");
+                let model = self.model.fork(space);
+                self.add_space(Arc::new(child), model);
+            }
+            Op::Exit(space) => {
+                let space = self.space(space);
+                if self.spaces.len() > 1 {
+                    self.exit(space);
+                }
+            }
+            Op::Clear(space) => {
+                let space = self.space(space);
+                self.spaces[space].clear();
+                self.model.spaces[space].areas.clear();
+                self.model.spaces[space].private.clear();
+            }
+            Op::NewSpace => self.new_space(),
+            Op::NewFile(pages) => self.new_file(pages.into()),
+            Op::ReadFile(object, offset, len) => {
+                let object = object as usize % self.objects.len();
+                let mut seen = vec![0xa5; len.into()];
+                let read = self.objects[object].read_at(offset.into(), &mut seen).expect("there is memory");
+                assert_eq!(seen[..read], self.model.objects[object].read_at(offset.into(), len.into()), "read of a file");
+            }
+            Op::WriteFile(object, offset, len, seed) => {
+                let object = object as usize % self.objects.len();
+                let bytes = bytes(seed, len.into());
+                let written = self.objects[object].write_at(offset.into(), &bytes).expect("there is memory");
+                assert_eq!(written, bytes.len());
+                self.model.objects[object].write_at(offset.into(), &bytes);
+                assert_eq!(self.objects[object].len(), self.model.objects[object].len, "length of a file");
+            }
+            Op::Switch(processor, space) => {
+                let (processor, space) = (processor as usize % self.processors.len(), self.space(space));
+                self.processors[processor].activate(&self.spaces[space]);
+            }
+            Op::Reclaim => self.host.memory().reclaim(),
+            Op::Audit(by) => self.audit(by),
+        }
+    }
+
+    fn map(&mut self, space: Pick, target: Where, len: Len, what: What, mut flags: VmaFlags) {
+        let space = self.space(space);
+        let place = |place| VirtAddr(self.page(space, place) * PAGE);
+        let placement = match target {
+            Where::Anywhere => Placement::Anywhere,
+            Where::Hint(at, offset) => Placement::Hint(VirtAddr(place(at).get() + u64::from(offset))),
+            Where::Fixed(at) => Placement::Fixed(place(at)),
+            Where::FixedNoReplace(at) => Placement::FixedNoReplace(place(at)),
+            Where::Low => Placement::Low,
+        };
+        let len = pages(len) * PAGE;
+        let (content, page_offset) = match what {
+            What::Private => (Content::Anonymous, 0),
+            What::Shared => (Content::Object(self.new_shared(len)), 0),
+            What::Object(object, at, _) => (Content::Object(object as usize % self.objects.len()), at.into()),
+        };
+        if !matches!(what, What::Private) {
+            // A stack, and memory that is wiped, are anonymous and private.
+            flags -= VmaFlags::GROWS_DOWN | VmaFlags::WIPE_ON_FORK;
+        }
+        if matches!(what, What::Shared | What::Object(_, _, Sharing::Shared)) {
+            flags |= VmaFlags::SHARED;
+        }
+        let backing = match content {
+            Content::Anonymous => Backing::Anonymous,
+            Content::Object(object) => Backing::Object(self.objects[object].clone()),
+        };
+        let real = self.spaces[space].map(MapRequest { placement, len, flags, backing, page_offset });
+        let model = self.model.spaces[space].map(placement, len, flags, content, page_offset);
+        assert_eq!(real, model.map(|page| VirtAddr(page * PAGE)), "map {placement:x?} of {len:#x}");
+    }
+
+    fn unmap(&mut self, space: usize, range: PageRange) {
+        let model = self.model.spaces[space].unmap(range.start().get() / PAGE, range.end().get() / PAGE);
+        assert_eq!(self.spaces[space].unmap(range), model, "unmap {range:?}");
+    }
+
+    fn protect(&mut self, space: usize, range: PageRange, access: VmaFlags) {
+        let model = self.model.spaces[space].protect(range.start().get() / PAGE, range.end().get() / PAGE, access);
+        assert_eq!(self.spaces[space].protect(range, access), model, "protect {range:?} {access:?}");
+    }
+
+    fn address(&self, space: usize, place: Place, span: Span) -> VirtAddr {
+        VirtAddr(self.page(space, place) * PAGE + u64::from(span.offset % PAGE as u16))
+    }
+
+    fn touch(&mut self, addr: VirtAddr, len: usize) {
+        for page in addr.get() / PAGE..=(addr.get() + len as u64 - 1) / PAGE {
+            if self.touched.len() < MOST_TOUCHED {
+                self.touched.insert(page);
+            }
+        }
+    }
+
+    fn load(&mut self, space: usize, by: By, addr: VirtAddr, len: usize, access: Access) {
+        let expected = self.model.load(space, addr, len, access);
+        let mut seen = vec![0xa5; len];
+        match by {
+            By::Processor(processor) => {
+                let processor = processor as usize % self.processors.len();
+                let processor = &mut self.processors[processor];
+                processor.activate(&self.spaces[space]);
+                let outcome = match access {
+                    Access::Execute => processor.fetch(addr, &mut seen),
+                    Access::Read | Access::Write => processor.load(addr, &mut seen),
+                };
+                let (done, fault) = split(outcome, len);
+                seen.truncate(done);
+                assert_eq!(fault, expected.1, "fault of a load at {addr}");
+            }
+            By::Kernel => {
+                let done = self.spaces[space].read(addr, &mut seen);
+                seen.truncate(done);
+            }
+        }
+        assert_eq!(seen.len(), expected.0.len(), "bytes read at {addr}");
+        assert!(seen == expected.0, "content at {addr} in space {space}: {}", difference(&seen, &expected.0));
+        self.touch(addr, len);
+    }
+
+    fn store(&mut self, space: usize, by: By, addr: VirtAddr, bytes: &[u8]) {
+        let expected = self.model.store(space, addr, bytes, Force::No);
+        match by {
+            By::Processor(processor) => {
+                let processor = processor as usize % self.processors.len();
+                let processor = &mut self.processors[processor];
+                processor.activate(&self.spaces[space]);
+                let outcome = split(processor.store(addr, bytes), bytes.len());
+                assert_eq!(outcome, expected, "store at {addr} of space {space}");
+            }
+            By::Kernel => assert_eq!(self.spaces[space].write(addr, bytes), expected.0, "write at {addr}"),
+        }
+        self.touch(addr, bytes.len());
+    }
+
+    /// Loads every touched page of every space.
+    pub fn audit(&mut self, by: By) {
+        let pages: Vec<Page> = self.touched.iter().copied().collect();
+        for space in 0..self.spaces.len() {
+            for &page in &pages {
+                // Loads next to a stack would make it grow.
+                if self.model.spaces[space].area(page).is_some() {
+                    self.load(space, by, VirtAddr(page * PAGE), PAGE as usize, Access::Read);
+                }
+            }
+        }
+        for (object, model) in self.objects.iter().zip(&self.model.objects) {
+            let len = (model.len as usize).min(20 * PAGE as usize);
+            let mut seen = vec![0; len];
+            assert_eq!(object.read_at(0, &mut seen), Ok(len), "read of an object");
+            assert!(seen == model.read_at(0, len), "content of an object");
+        }
+    }
+
+    /// Compares all that can be seen without changing anything, and verifies the invariants.
+    pub fn verify(&self) {
+        let spaces: Vec<&AddressSpace> = self.spaces.iter().map(|space| &**space).collect();
+        let objects: Vec<&Object> = self.objects.iter().map(|object| &**object).collect();
+        for (number, space) in spaces.iter().enumerate() {
+            let text = String::from_utf8(space.maps().text()).expect("maps are text");
+            similar(&text, &self.model.maps(number));
+            let usage = space.usage();
+            assert_eq!(usage, self.model.usage(number, usage), "usage of space {number}");
+            assert!(usage.mapped_peak >= usage.mapped && usage.tables >= usage.tables_exclusive.max(1), "{usage:?}");
+            for &page in &self.touched {
+                self.verify_page(number, page);
+            }
+        }
+        if let Err(violation) = self.host.memory().check(&spaces, &objects) {
+            panic!("invariant violated: {violation:?}");
+        }
+        let stale = self.host.stale(&spaces);
+        assert!(stale.is_empty(), "a shootdown was forgotten: {stale:x?}");
+    }
+
+    /// What the tables say of a page must be what the model says, or nothing if the page has nothing of its own.
+    fn verify_page(&self, number: usize, page: Page) {
+        let model = &self.model.spaces[number];
+        let addr = VirtAddr(page * PAGE);
+        let translation = match self.host.translate(&self.spaces[number], addr) {
+            Ok(translation) => translation,
+            Err(Cause::NotPresent(_)) => {
+                assert!(!model.private.contains_key(&page), "the page at {addr} of space {number} is lost");
+                return;
+            }
+            Err(Cause::Supervisor) => {
+                assert_no_access(model, page);
+                return;
+            }
+            Err(cause) => panic!("the tables of space {number} at {addr}: {cause:?}"),
+        };
+        let Some((_, area)) = model.area(page) else {
+            panic!("space {number} still translates {addr}, which is not mapped");
+        };
+        assert!(
+            !translation.rights.user || area.flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC),
+            "{addr} of space {number} can be accessed, and must not"
+        );
+        let rights = translation.rights;
+        assert!(!rights.writable || area.flags.contains(VmaFlags::WRITE), "{addr} of space {number} is writable");
+        assert!(!rights.executable || area.flags.contains(VmaFlags::EXEC), "{addr} of space {number} is executable");
+        let mut seen = vec![0; PAGE as usize];
+        self.host.peek(translation, 0, &mut seen).expect("the frame is in the arena");
+        let expected = self.model.page(number, page).expect("the area is there");
+        assert!(seen == expected, "content of {addr} in space {number}: {}", difference(&seen, &expected));
+    }
+
+    /// Ends everything and says how many frames are left over.
+    pub fn end(self) -> Host {
+        let World { host, spaces, objects, processors, .. } = self;
+        drop(processors);
+        drop(spaces);
+        drop(objects);
+        host
+    }
+}
+
+fn assert_no_access(model: &ModelSpace, page: Page) {
+    let (_, area) = model.area(page).expect("what is present is mapped");
+    assert!(!area.flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC));
+}
+
+fn pages(len: Len) -> u64 {
+    match len {
+        Len::Pages(pages) => pages.into(),
+        Len::Tables(tables, near) => (u64::from(tables) * 512).saturating_add_signed(near.into()),
+        Len::Huge(gib) => u64::from(gib) << 18,
+    }
+}
+
+fn page_range(start: Page, end: Page) -> Option<PageRange> {
+    PageRange::new(VirtAddr(start * PAGE), VirtAddr(end * PAGE))
+}
+
+/// Bytes that differ from one seed to the next, and along the way.
+pub fn bytes(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| seed.wrapping_mul(31).wrapping_add((at * 7 + (at >> 8)) as u8) | 1).collect()
+}
+
+/// An outcome as the model puts it.
+fn split(outcome: Result<(), AccessError>, len: usize) -> (usize, Option<Fault>) {
+    match outcome {
+        Ok(()) => (len, None),
+        Err(AccessError { done, refusal: Refusal::Fault(fault), .. }) => (done, Some(fault)),
+        // The page above the user half, up to the hole, is never mapped; the hole is another kind of fault, and no mapping either.
+        Err(AccessError { done, refusal: Refusal::NotCanonical, .. }) => (done, Some(Fault::NotMapped)),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Where two pages differ first.
+fn difference(seen: &[u8], expected: &[u8]) -> String {
+    match seen.iter().zip(expected).position(|(seen, expected)| seen != expected) {
+        Some(at) => format!("byte {at} is {:#x}, not {:#x}", seen[at], expected[at]),
+        None => format!("{} bytes, not {}", seen.len(), expected.len()),
+    }
+}
+
+/// Compares maps, with the inode of shared anonymous memory, which the manager chooses, left out.
+fn similar(seen: &str, expected: &str) {
+    let without_inode = |text: &str| -> String {
+        let line = |line: &str| match line.split_once(" 00:01 ") {
+            Some((head, tail)) => {
+                let name = tail.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+                format!("{head} 00:01 {name}\n")
+            }
+            None => format!("{line}\n"),
+        };
+        text.lines().map(line).collect()
+    };
+    let (seen, expected) = (without_inode(seen), without_inode(expected));
+    assert!(seen == expected, "maps differ, seen:\n{seen}expected:\n{expected}");
+}
+
+/// A layout with little room for the stack and the heap.
+pub fn tight() -> Layout {
+    Layout { stack_limit: 64 << 10, data_limit: 64 << 10, ..Layouts::process() }
+}
