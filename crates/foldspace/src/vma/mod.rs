@@ -1,5 +1,10 @@
 //! Virtual memory areas: what is mapped where, and the persistent tree that holds it.
 
 mod area;
+mod tree;
 
 pub use area::{Backing, Name, Vma, VmaFlags};
+pub use tree::{GapRequest, Iter, Neighbours, PageCounts, Summary, Totals, Version, VersionRef};
+// Not for other crates: a cell relies on all guards being of one collector.
+#[allow(unused_imports)]
+pub(crate) use tree::{Prepared, VersionCell, free_spare_nodes};

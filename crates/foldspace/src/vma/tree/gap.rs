@@ -1,0 +1,126 @@
+//! Finding room: the highest or the lowest hole that fits, as Linux's `vm_unmapped_area` (`mm/vma.c`).
+//!
+//! A subtree whose largest hole is too small is passed over, so a search is O(log n); alignment and stack guards can make it look into
+//! holes that are large enough and still do not fit.
+
+use super::node::{NodeRef, Slots};
+use super::version::VersionRef;
+use crate::addr::{PAGE_SIZE, VirtAddr};
+use crate::vma::{Vma, VmaFlags};
+
+/// Which hole is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GapRequest {
+    /// The area must not start below.
+    pub low: VirtAddr,
+    /// It must not end above.
+    pub high: VirtAddr,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its start is a multiple of this. A power of two; anything else counts as a page.
+    pub align: u64,
+    /// Bytes to stay clear of below a VMA that grows down (Linux's `stack_guard_gap`, 1 MiB by default).
+    pub stack_guard: u64,
+}
+
+impl GapRequest {
+    /// Any page-aligned place for `len` bytes in `low..high`.
+    pub const fn new(low: VirtAddr, high: VirtAddr, len: u64) -> GapRequest {
+        GapRequest { low, high, len, align: PAGE_SIZE, stack_guard: 0 }
+    }
+
+    fn align(&self) -> u64 {
+        if self.align.is_power_of_two() { self.align } else { PAGE_SIZE }
+    }
+
+    /// The highest place in the hole `start..end`.
+    fn highest_in(&self, start: VirtAddr, end: VirtAddr) -> Option<VirtAddr> {
+        let at = end.min(self.high).get().checked_sub(self.len)? & !(self.align() - 1);
+        (at >= start.max(self.low).get()).then_some(VirtAddr(at))
+    }
+
+    /// The lowest place in the hole `start..end`.
+    fn lowest_in(&self, start: VirtAddr, end: VirtAddr) -> Option<VirtAddr> {
+        let mask = self.align() - 1;
+        let at = start.max(self.low).get().checked_add(mask)? & !mask;
+        (at.checked_add(self.len)? <= end.min(self.high).get()).then_some(VirtAddr(at))
+    }
+
+    /// Where the hole below a VMA ends.
+    fn end_below(&self, vma: &Vma) -> VirtAddr {
+        let guard = if vma.flags.contains(VmaFlags::GROWS_DOWN) { self.stack_guard } else { 0 };
+        VirtAddr(vma.start().get().saturating_sub(guard))
+    }
+}
+
+impl<'t> VersionRef<'t> {
+    /// The highest address at which the request fits between VMAs.
+    pub fn gap_top_down(self, request: &GapRequest) -> Option<VirtAddr> {
+        // Where the hole ends that is looked at.
+        let mut end = request.high;
+        if let Some(root) = self.root
+            && let Some(found) = top_down(root, request, &mut end)
+        {
+            return Some(found);
+        }
+        request.highest_in(request.low, end)
+    }
+
+    /// The lowest address at which the request fits between VMAs.
+    pub fn gap_bottom_up(self, request: &GapRequest) -> Option<VirtAddr> {
+        // Where the hole starts that is looked at.
+        let mut start = request.low;
+        if let Some(root) = self.root
+            && let Some(found) = bottom_up(root, request, &mut start)
+        {
+            return Some(found);
+        }
+        request.lowest_in(start, request.high)
+    }
+}
+
+/// Looks at the holes above and inside `node`; leaves in `end` where the one below it ends.
+fn top_down(node: NodeRef<'_>, request: &GapRequest, end: &mut VirtAddr) -> Option<VirtAddr> {
+    let summary = node.summary();
+    if let Some(found) = request.highest_in(summary.end, *end) {
+        return Some(found);
+    }
+    let outside = summary.start >= request.high || summary.end <= request.low;
+    let plain_edge = !summary.flags.contains(VmaFlags::GROWS_DOWN);
+    if plain_edge && (outside || summary.largest_gap < request.len) {
+        *end = summary.start;
+        return None;
+    }
+    match node.slots() {
+        Slots::Leaf(vmas) => vmas.iter().rev().find_map(|vma| {
+            let found = request.highest_in(vma.end(), *end);
+            *end = request.end_below(vma);
+            found
+        }),
+        Slots::Inner(entries) => entries.iter().rev().find_map(|entry| top_down(entry.node(), request, end)),
+    }
+}
+
+/// Looks at the holes below and inside `node`; leaves in `start` where the one above it starts.
+fn bottom_up(node: NodeRef<'_>, request: &GapRequest, start: &mut VirtAddr) -> Option<VirtAddr> {
+    let summary = node.summary();
+    let plain_edge = !summary.flags.contains(VmaFlags::GROWS_DOWN);
+    if plain_edge {
+        if let Some(found) = request.lowest_in(*start, summary.start) {
+            return Some(found);
+        }
+        let outside = summary.start >= request.high || summary.end <= request.low;
+        if outside || summary.largest_gap < request.len {
+            *start = summary.end;
+            return None;
+        }
+    }
+    match node.slots() {
+        Slots::Leaf(vmas) => vmas.iter().find_map(|vma| {
+            let found = request.lowest_in(*start, request.end_below(vma));
+            *start = vma.end();
+            found
+        }),
+        Slots::Inner(entries) => entries.iter().find_map(|entry| bottom_up(entry.node(), request, start)),
+    }
+}

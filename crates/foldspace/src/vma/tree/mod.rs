@@ -1,0 +1,37 @@
+//! The persistent tree of VMAs: a copy-on-write B+tree keyed by address.
+//!
+//! VMAs are immutable values in the leaves; inner nodes hold children and where each ends. Every node carries a [`Summary`] of what
+//! is below it: extent, largest gap, union of flags, sums of pages by kind. A change builds new nodes for the path it touches and publishes
+//! a new root in one store; what it does not touch is shared between the old version and the new. Readers pin an epoch and
+//! load the root ([`VersionCell::load`]), or hold a version by count ([`VersionCell::hold`]), which is also all that fork does.
+//!
+//! Nodes that only the current version refers to are not copied reference by reference: their content moves, and their memory is
+//! reclaimed after a grace period. Counts are touched only where versions really share.
+//!
+//! Where things are: `node/` memory, counts and ownership (with `version`, all `unsafe`), `splice` the rebuilding of a tree along
+//! its edges, `version` publication and reclamation, `find`, `gap`, `iter` the questions.
+
+#[deny(unsafe_code)]
+mod find;
+#[deny(unsafe_code)]
+mod gap;
+#[deny(unsafe_code)]
+mod iter;
+mod node;
+#[deny(unsafe_code)]
+mod path;
+#[deny(unsafe_code)]
+mod splice;
+#[deny(unsafe_code)]
+mod summary;
+mod version;
+
+#[cfg(test)]
+mod tests;
+
+pub use find::Neighbours;
+pub use gap::GapRequest;
+pub use iter::Iter;
+pub(crate) use node::free_spare_nodes;
+pub use summary::{PageCounts, Summary, Totals};
+pub use version::{Prepared, Version, VersionCell, VersionRef};

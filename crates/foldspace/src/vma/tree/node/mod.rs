@@ -1,0 +1,499 @@
+//! The nodes: memory, reference counts, ownership. All `unsafe` of the tree is in this folder and in `version.rs`.
+//!
+//! # Invariants
+//!
+//! 1. The slots `0..len` of a node are initialised. They, `level`, `len` and the summary never change once the node is
+//!    published; `refs` and `owned` may.
+//! 2. A node that is part of a version is counted once by each node that owns a slot with it, and by each holder of it as a root.
+//! 3. `owned` names the slots whose content (VMA, or count on a child) dies with the node. It is the whole node for a node that is
+//!    part of a version. It is less for a node under construction, whose other slots are copies of slots of the version that it
+//!    will supersede, and for a superseded node whose other slots have moved into the version that superseded it.
+//! 4. `owned` is written only by the writer who has the node to himself: before it publishes it, or between taking the
+//!    last count of its root and handing the root to the epoch. Its next reader is [`release`] or [`destroy`].
+//! 5. What a published node refers to stays readable as long as the node: its content is released only when nobody can read it.
+
+pub(super) mod plan;
+mod pool;
+#[cfg(test)]
+pub(super) mod watch;
+
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+
+use smallvec::{Array, SmallVec};
+
+use super::summary::{Summary, Totals};
+use crate::addr::VirtAddr;
+use crate::error::{Error, Result};
+use crate::vma::Vma;
+
+pub(crate) use pool::free_spare_nodes;
+
+/// Bytes that a node of any kind fits in.
+const NODE_BYTES: usize = 1024;
+/// VMAs in a leaf at most.
+pub(super) const LEAF_CAP: usize = {
+    let fits = (NODE_BYTES - size_of::<Header>()) / size_of::<Vma>();
+    if fits < 16 { fits } else { 16 }
+};
+/// Children of an inner node at most.
+pub(super) const INNER_CAP: usize = 16;
+/// Levels at most: with at least [`min_len`] slots in each node but the root, more VMAs than there are pages in the user half.
+pub(super) const MAX_HEIGHT: usize = 20;
+
+/// Slots in a node of `level` at most.
+pub(super) const fn cap(level: u8) -> usize {
+    if level == 0 { LEAF_CAP } else { INNER_CAP }
+}
+
+/// Slots in a node of `level` at least, unless it is a root. A third and not a half, so that nodes which are filled in order
+/// of addresses stay two thirds full.
+pub(super) const fn min_len(level: u8) -> usize {
+    cap(level) / 3
+}
+
+const _: () = assert!(size_of::<Leaf>() <= NODE_BYTES && size_of::<Inner>() <= NODE_BYTES);
+const _: () = assert!(min_len(0) >= 4 && min_len(1) >= 4 && cap(0) <= u8::MAX as usize);
+// 4^18 leaves of 4 are more than 2^35 pages.
+const _: () = assert!(MAX_HEIGHT >= 19);
+
+/// Makes room for `more` elements without growing step by step, and without panicking.
+#[inline]
+pub(super) fn reserve<A: Array>(list: &mut SmallVec<A>, more: usize) -> Result<()> {
+    if list.capacity() - list.len() >= more {
+        return Ok(());
+    }
+    #[cfg(test)]
+    watch::about_to_allocate()?;
+    list.try_reserve(more).map_err(|_| Error::OutOfMemory)
+}
+
+/// What every node begins with.
+#[repr(C)]
+pub(super) struct Header {
+    /// Owners. 0: frozen (the root of a version that is being superseded), or not published yet.
+    refs: AtomicUsize,
+    /// Slots that die with the node: first in the low byte, one past the last in the high byte (invariants 3 and 4).
+    owned: AtomicU16,
+    /// Distance from the leaves.
+    level: u8,
+    /// Slots in use.
+    len: u8,
+    summary: Summary,
+}
+
+#[repr(C)]
+struct Leaf {
+    header: Header,
+    vmas: [MaybeUninit<Vma>; LEAF_CAP],
+}
+
+#[repr(C)]
+struct Inner {
+    header: Header,
+    entries: [MaybeUninit<Entry>; INNER_CAP],
+}
+
+/// One slot of an inner node.
+#[repr(C)]
+pub(super) struct Entry {
+    /// One past the last byte of the child's last VMA.
+    pub(super) end: VirtAddr,
+    child: NonNull<Header>,
+}
+
+impl Entry {
+    /// The child.
+    #[inline]
+    pub(super) fn node(&self) -> NodeRef<'_> {
+        // SAFETY: 1. entries exist only inside nodes; whoever can read one for a time can read what it refers to as long (invariant 5).
+        unsafe { NodeRef::new(self.child) }
+    }
+}
+
+/// A node that can be read for `'t`.
+///
+/// # Invariants
+///
+/// For `'t` the node is allocated and its slots do not change, and the same holds for everything that is reached from it.
+#[derive(Clone, Copy)]
+pub(super) struct NodeRef<'t> {
+    node: NonNull<Header>,
+    life: PhantomData<&'t Header>,
+}
+
+impl PartialEq for NodeRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.node == other.node
+    }
+}
+
+/// The slots of a node.
+pub(super) enum Slots<'t> {
+    Leaf(&'t [Vma]),
+    Inner(&'t [Entry]),
+}
+
+impl<'t> NodeRef<'t> {
+    /// # Safety
+    ///
+    /// The type's invariant holds.
+    #[inline]
+    pub(super) unsafe fn new(node: NonNull<Header>) -> NodeRef<'t> {
+        NodeRef { node, life: PhantomData }
+    }
+
+    #[inline]
+    pub(super) fn as_ptr(self) -> *mut Header {
+        self.node.as_ptr()
+    }
+
+    #[inline]
+    fn header(self) -> &'t Header {
+        // SAFETY: 1. readable for 't by the type's invariant; 2. what changes in it is atomic.
+        unsafe { &*self.node.as_ptr() }
+    }
+
+    #[inline]
+    pub(super) fn level(self) -> u8 {
+        self.header().level
+    }
+
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        self.header().len as usize
+    }
+
+    #[inline]
+    pub(super) fn summary(self) -> &'t Summary {
+        &self.header().summary
+    }
+
+    /// Whether it had one owner a moment ago. Another owner can appear only through the node that owns it, or,
+    /// for a root, through [`try_retain`].
+    #[inline]
+    pub(super) fn has_one_owner(self) -> bool {
+        // Acquire: a reader who gave up his count a moment ago is done reading.
+        self.header().refs.load(Ordering::Acquire) == 1
+    }
+
+    #[inline]
+    pub(super) fn slots(self) -> Slots<'t> {
+        if self.level() == 0 { Slots::Leaf(self.vmas()) } else { Slots::Inner(self.entries()) }
+    }
+
+    /// The VMAs of a leaf; nothing in an inner node.
+    #[inline]
+    pub(super) fn vmas(self) -> &'t [Vma] {
+        if self.level() != 0 {
+            return &[];
+        }
+        // SAFETY: 1. level 0 says that the allocation is a `Leaf`; 2. 0..len are initialised and do not change (invariant 1).
+        unsafe { core::slice::from_raw_parts(vma_slots(self.node), self.len()) }
+    }
+
+    /// The children of an inner node; nothing in a leaf.
+    #[inline]
+    pub(super) fn entries(self) -> &'t [Entry] {
+        if self.level() == 0 {
+            return &[];
+        }
+        // SAFETY: 1. another level says that the allocation is an `Inner`; 2. 0..len are initialised and do not change (invariant 1).
+        unsafe { core::slice::from_raw_parts(entry_slots(self.node), self.len()) }
+    }
+
+    /// The child in slot `index`, if there is one.
+    #[inline]
+    pub(super) fn child(self, index: usize) -> Option<NodeRef<'t>> {
+        self.entries().get(index).map(Entry::node)
+    }
+}
+
+/// First VMA slot of a leaf.
+///
+/// # Safety
+///
+/// `node` is an allocated leaf.
+#[inline]
+unsafe fn vma_slots(node: NonNull<Header>) -> *mut Vma {
+    // SAFETY: by the function's contract; only an address is computed.
+    unsafe { (&raw mut (*node.as_ptr().cast::<Leaf>()).vmas).cast() }
+}
+
+/// First slot of an inner node.
+///
+/// # Safety
+///
+/// `node` is an allocated inner node.
+#[inline]
+unsafe fn entry_slots(node: NonNull<Header>) -> *mut Entry {
+    // SAFETY: by the function's contract; only an address is computed.
+    unsafe { (&raw mut (*node.as_ptr().cast::<Inner>()).entries).cast() }
+}
+
+/// Counts one more owner of a root, unless it is frozen or nobody's.
+///
+/// # Safety
+///
+/// `node` is readable during the call.
+pub(super) unsafe fn try_retain(node: NonNull<Header>) -> bool {
+    // SAFETY: by the function's contract.
+    let refs = unsafe { &(*node.as_ptr()).refs };
+    let mut seen = refs.load(Ordering::Relaxed);
+    while seen != 0 {
+        match refs.compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(now) => seen = now,
+        }
+    }
+    false
+}
+
+/// Counts one more owner.
+///
+/// # Safety
+///
+/// The caller knows of an owner who stays during the call.
+#[inline]
+pub(super) unsafe fn retain(node: NonNull<Header>) {
+    // SAFETY: by the function's contract the node is allocated.
+    unsafe { (*node.as_ptr()).refs.fetch_add(1, Ordering::Relaxed) };
+}
+
+/// Takes the only count of a root away and leaves it frozen: from now on [`try_retain`] fails. `false`: it has other owners.
+///
+/// # Safety
+///
+/// One count is the caller's; if the answer is `true` it is used up.
+#[inline]
+pub(super) unsafe fn freeze(node: NonNull<Header>) -> bool {
+    // SAFETY: by the function's contract the node is allocated.
+    let refs = unsafe { &(*node.as_ptr()).refs };
+    refs.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Gives up one count; the last one destroys the node.
+///
+/// # Safety
+///
+/// One count is the caller's and is used up. Whoever reads the node without a count has stopped to do so.
+pub(super) unsafe fn release(node: NonNull<Header>) {
+    // SAFETY: by the function's contract the node is allocated.
+    let before = unsafe { (*node.as_ptr()).refs.fetch_sub(1, Ordering::AcqRel) };
+    if before == 1 {
+        // SAFETY: that was the last count, and by the contract nobody reads.
+        unsafe { destroy(node) };
+    }
+}
+
+/// Releases what a node owns, and its memory. The depth of the recursion is the height of the tree.
+///
+/// # Safety
+///
+/// Nobody counts or reads the node.
+pub(super) unsafe fn destroy(node: NonNull<Header>) {
+    // SAFETY: 1. allocated, and the caller's alone; 2. owned slots are below `len`, so they are initialised, of the kind
+    // that `level` says, and dropped nowhere else (invariants 1 and 3); 3. an owned child's count is used up here.
+    unsafe {
+        let level = (*node.as_ptr()).level;
+        let owned = owned_slots(node);
+        if level == 0 {
+            let vmas = vma_slots(node);
+            owned.for_each(|i| ptr::drop_in_place(vmas.add(i)));
+        } else {
+            let entries = entry_slots(node);
+            owned.for_each(|i| release((*entries.add(i)).child));
+        }
+        pool::free(node, level);
+    }
+}
+
+/// # Safety
+///
+/// `node` is allocated.
+#[inline]
+unsafe fn owned_slots(node: NonNull<Header>) -> Range<usize> {
+    // SAFETY: by the function's contract.
+    let owned = unsafe { (*node.as_ptr()).owned.load(Ordering::Relaxed) };
+    (owned & 0xff) as usize..(owned >> 8) as usize
+}
+
+#[inline]
+const fn pack(owned: Range<usize>) -> u16 {
+    owned.start as u16 | (owned.end as u16) << 8
+}
+
+/// A node under construction: alone in our hands, not published. Slots are appended in ascending order; those that were put in by
+/// value are its own, those copied from old nodes are not (yet). Drops what it owns.
+///
+/// # Invariants
+///
+/// The slots it owns are contiguous: copies, then own, then copies again. Copies stay readable for `'t`.
+pub(super) struct NewNode<'t> {
+    node: NonNull<Header>,
+    life: PhantomData<NodeRef<'t>>,
+}
+
+impl<'t> NewNode<'t> {
+    /// An empty node. Fails with [`crate::Error::OutOfMemory`].
+    #[inline]
+    pub(super) fn new(level: u8) -> Result<NewNode<'t>> {
+        let node = pool::allocate(level)?;
+        let header =
+            Header { refs: AtomicUsize::new(1), owned: AtomicU16::new(0), level, len: 0, summary: Summary::EMPTY };
+        // SAFETY: `allocate` gives memory for a node of that level, to us alone.
+        unsafe { node.as_ptr().write(header) };
+        Ok(NewNode { node, life: PhantomData })
+    }
+
+    #[inline]
+    fn header_mut(&mut self) -> &mut Header {
+        // SAFETY: 1. initialised by `new`; 2. unpublished, so ours alone, and borrowed with `self`.
+        unsafe { &mut *self.node.as_ptr() }
+    }
+
+    /// It can be read as long as nobody changes it.
+    #[inline]
+    pub(super) fn as_ref(&self) -> NodeRef<'_> {
+        // SAFETY: changes need `&mut self`; own content lives as long as `self`, copies for 't, which is longer.
+        unsafe { NodeRef::new(self.node) }
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        let node = self.as_ref();
+        node.len() >= cap(node.level())
+    }
+
+    /// Notes the slot that was just written as our own.
+    #[inline]
+    fn own_last(&mut self) {
+        let header = self.header_mut();
+        let at = header.len as usize;
+        header.len += 1;
+        let owned = header.owned.get_mut();
+        let from = if *owned == 0 { at } else { (*owned & 0xff) as usize };
+        debug_assert!(*owned == 0 || (*owned >> 8) as usize == at);
+        *owned = pack(from..at + 1);
+    }
+
+    /// Appends a VMA to a leaf. Gives it back if there is no room for it.
+    #[inline]
+    pub(super) fn push_vma(&mut self, vma: Vma) -> Result<(), Vma> {
+        let node = self.as_ref();
+        if self.is_full() || node.level() != 0 {
+            return Err(vma);
+        }
+        let at = node.len();
+        // SAFETY: a leaf of our own, and the slot is below its capacity.
+        unsafe { vma_slots(self.node).add(at).write(vma) };
+        self.own_last();
+        Ok(())
+    }
+
+    /// Appends a child to an inner node and takes over its count. Gives it back if there is no room for it.
+    #[inline]
+    pub(super) fn push_node(&mut self, child: NewNode<'t>) -> Result<(), NewNode<'t>> {
+        let node = self.as_ref();
+        if self.is_full() || node.level() != child.as_ref().level() + 1 {
+            return Err(child);
+        }
+        let at = node.len();
+        let entry = child.into_entry();
+        // SAFETY: an inner node of our own, and the slot is below its capacity.
+        unsafe { entry_slots(self.node).add(at).write(entry) };
+        self.own_last();
+        Ok(())
+    }
+
+    #[inline]
+    fn into_entry(self) -> Entry {
+        let entry = Entry { end: self.as_ref().summary().end, child: self.node };
+        core::mem::forget(self);
+        entry
+    }
+
+    /// Appends copies of as many of the slots `range` of an old node of the same level as there is room for; how many.
+    #[inline]
+    pub(super) fn copy_slots(&mut self, from: NodeRef<'t>, range: Range<usize>) -> usize {
+        let (level, at) = (self.as_ref().level(), self.as_ref().len());
+        let end = range.end.min(from.len());
+        let count = end.saturating_sub(range.start).min(cap(level) - at);
+        if from.level() != level || count == 0 {
+            return 0;
+        }
+        // SAFETY: 1. both are nodes of `level`; 2. source slots are below `len`, so initialised; 3. destination slots
+        // are below the capacity and ours; 4. the nodes differ, since ours cannot be referred to for 't.
+        unsafe {
+            if level == 0 {
+                ptr::copy_nonoverlapping(vma_slots(from.node).add(range.start), vma_slots(self.node).add(at), count);
+            } else {
+                ptr::copy_nonoverlapping(
+                    entry_slots(from.node).add(range.start),
+                    entry_slots(self.node).add(at),
+                    count,
+                );
+            }
+        }
+        self.header_mut().len += count as u8;
+        count
+    }
+
+    /// A copy of an inner node with another child in slot `index`. `None` if there is no such slot.
+    #[inline]
+    pub(super) fn with_child(from: NodeRef<'t>, index: usize, child: NewNode<'t>) -> Result<Option<NewNode<'t>>> {
+        let mut new = NewNode::new(from.level())?;
+        let copied = new.copy_slots(from, 0..from.len());
+        if index >= copied || from.level() != child.as_ref().level() + 1 {
+            return Ok(None);
+        }
+        let entry = child.into_entry();
+        // SAFETY: an inner node of our own, and the slot is below `len`; what it held is a copy without a count.
+        unsafe { entry_slots(new.node).add(index).write(entry) };
+        *new.header_mut().owned.get_mut() = pack(index..index + 1);
+        Ok(Some(new))
+    }
+
+    /// Sets the summary, which is the caller's to get right.
+    #[inline]
+    pub(super) fn set_summary(&mut self, summary: Summary) {
+        self.header_mut().summary = summary;
+    }
+
+    /// Computes the summary from the slots, the sums too.
+    pub(super) fn summarise(&mut self) {
+        let totals = match self.as_ref().slots() {
+            Slots::Leaf(vmas) => vmas.iter().fold(Totals::default(), |sum, vma| sum.plus(Totals::of(vma))),
+            Slots::Inner(entries) => {
+                entries.iter().fold(Totals::default(), |sum, entry| sum.plus(entry.node().summary().totals))
+            }
+        };
+        self.summarise_with(totals);
+    }
+
+    /// Computes the summary from the slots, except for the sums.
+    #[inline]
+    pub(super) fn summarise_with(&mut self, totals: Totals) {
+        let summary = match self.as_ref().slots() {
+            Slots::Leaf(vmas) => Summary::shape(totals, vmas.iter().map(|v| (v.start(), v.end(), 0, v.flags))),
+            Slots::Inner(entries) => Summary::shape(
+                totals,
+                entries.iter().map(|entry| {
+                    let s = entry.node().summary();
+                    (s.start, s.end, s.largest_gap, s.flags)
+                }),
+            ),
+        };
+        self.set_summary(summary);
+    }
+}
+
+impl Drop for NewNode<'_> {
+    fn drop(&mut self) {
+        // SAFETY: unpublished, so nobody counts or reads it; its copies are not in `owned`.
+        unsafe { destroy(self.node) };
+    }
+}

@@ -1,0 +1,141 @@
+//! What a node knows about everything below it.
+
+use core::ops::BitOr;
+
+use crate::addr::{PAGE_SHIFT, VirtAddr};
+use crate::vma::{Vma, VmaFlags};
+
+/// Pages of VMAs by kind: the kinds of `vm_stat_account` in Linux's `mm/mmap.c` (exec, stack and data exclude each other),
+/// and two more that overlap with them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct PageCounts {
+    /// All pages (VmSize).
+    pub total: u64,
+    /// Private and writable, not a stack (VmData).
+    pub data: u64,
+    /// Of areas that grow down (VmStk).
+    pub stack: u64,
+    /// Executable and neither writable nor a stack (VmExe + VmLib).
+    pub exec: u64,
+    /// Of shared mappings.
+    pub shared: u64,
+    /// Locked into memory (VmLck).
+    pub locked: u64,
+}
+
+impl PageCounts {
+    /// `pages` pages of an area with `flags`.
+    #[inline]
+    pub fn of(flags: VmaFlags, pages: u64) -> PageCounts {
+        let when = |condition: bool| if condition { pages } else { 0 };
+        let (write, stack) = (VmaFlags::WRITE, VmaFlags::GROWS_DOWN);
+        PageCounts {
+            total: pages,
+            data: when(flags & (write | VmaFlags::SHARED).bitor(stack) == write),
+            stack: when(flags.contains(stack)),
+            exec: when(flags & (write | VmaFlags::EXEC).bitor(stack) == VmaFlags::EXEC),
+            shared: when(flags.contains(VmaFlags::SHARED)),
+            locked: when(flags.contains(VmaFlags::LOCKED)),
+        }
+    }
+
+    /// Sums modulo 2^64, so that a difference taken with [`Self::minus`] may be added.
+    #[inline]
+    #[must_use]
+    pub fn plus(self, other: PageCounts) -> PageCounts {
+        self.zip(other, u64::wrapping_add)
+    }
+
+    /// Differences modulo 2^64.
+    #[inline]
+    #[must_use]
+    pub fn minus(self, other: PageCounts) -> PageCounts {
+        self.zip(other, u64::wrapping_sub)
+    }
+
+    #[inline]
+    fn zip(self, other: PageCounts, f: impl Fn(u64, u64) -> u64) -> PageCounts {
+        PageCounts {
+            total: f(self.total, other.total),
+            data: f(self.data, other.data),
+            stack: f(self.stack, other.stack),
+            exec: f(self.exec, other.exec),
+            shared: f(self.shared, other.shared),
+            locked: f(self.locked, other.locked),
+        }
+    }
+}
+
+/// Sums over a set of VMAs; as a change, modulo 2^64.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct Totals {
+    /// Pages by kind.
+    pub pages: PageCounts,
+    /// Number of VMAs.
+    pub vmas: usize,
+}
+
+impl Totals {
+    /// Of one VMA.
+    #[inline]
+    pub fn of(vma: &Vma) -> Totals {
+        Totals { pages: PageCounts::of(vma.flags, vma.range.len() >> PAGE_SHIFT), vmas: 1 }
+    }
+    /// Sums modulo 2^64.
+    #[inline]
+    #[must_use]
+    pub fn plus(self, other: Totals) -> Totals {
+        Totals { pages: self.pages.plus(other.pages), vmas: self.vmas.wrapping_add(other.vmas) }
+    }
+    /// Differences modulo 2^64.
+    #[inline]
+    #[must_use]
+    pub fn minus(self, other: Totals) -> Totals {
+        Totals { pages: self.pages.minus(other.pages), vmas: self.vmas.wrapping_sub(other.vmas) }
+    }
+}
+
+/// Summary of all VMAs of a tree or subtree. All zero when there are none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct Summary {
+    /// First byte of the first VMA.
+    pub start: VirtAddr,
+    /// One past the last byte of the last VMA.
+    pub end: VirtAddr,
+    /// Bytes of the largest hole between two neighbours; what lies before the first and after the last does not count.
+    pub largest_gap: u64,
+    /// Sums.
+    pub totals: Totals,
+    /// Every flag that some VMA has.
+    pub flags: VmaFlags,
+}
+
+impl Summary {
+    /// The summary of no VMA.
+    pub const EMPTY: Summary = Summary {
+        start: VirtAddr(0),
+        end: VirtAddr(0),
+        largest_gap: 0,
+        totals: Totals { pages: PageCounts { total: 0, data: 0, stack: 0, exec: 0, shared: 0, locked: 0 }, vmas: 0 },
+        flags: VmaFlags::empty(),
+    };
+
+    /// Extent, gaps and flags of neighbours in ascending order, each given as (start, end, largest gap inside, flags);
+    /// the sums are the caller's.
+    #[inline]
+    pub(super) fn shape(
+        totals: Totals,
+        mut parts: impl Iterator<Item = (VirtAddr, VirtAddr, u64, VmaFlags)>,
+    ) -> Summary {
+        let Some((start, mut end, mut largest_gap, mut flags)) = parts.next() else { return Summary::EMPTY };
+        for (next, next_end, inside, more) in parts {
+            largest_gap = largest_gap.max(inside).max(next.get().wrapping_sub(end.get()));
+            flags |= more;
+            end = next_end;
+        }
+        Summary { start, end, largest_gap, totals, flags }
+    }
+}
