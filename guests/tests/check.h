@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #endif
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,17 +48,15 @@ static inline void say(const char *format, ...)
 } while (0)
 
 #define CHECK(condition) do { \
-	int errno_ = (errno = 0, !(condition)); \
-	if (errno_) \
-		FAIL("%s (%s)", #condition, errno ? strerror(errno) : "no errno"); \
+	if (!(condition)) \
+		FAIL("%s (errno is now %d)", #condition, errno); \
 } while (0)
 
 /* Both sides as signed numbers; the message shows them. */
 #define CHECK_EQ(got, wanted) do { \
-	errno = 0; \
 	long got_ = (long)(got), wanted_ = (long)(wanted); \
 	if (got_ != wanted_) \
-		FAIL("%s is %ld, not %ld (%s)", #got, got_, wanted_, errno ? strerror(errno) : "no errno"); \
+		FAIL("%s is %ld, not %ld (errno is now %d)", #got, got_, wanted_, errno); \
 } while (0)
 
 /* The call fails with just this errno. */
@@ -128,6 +127,23 @@ static char *volatile nowhere __attribute__((unused)) = (char *)8;
 static inline unsigned char *raw_brk(const void *end)
 {
 	return (unsigned char *)syscall(SYS_brk, end);
+}
+
+/* A whole file as a string, without allocating anything: what is mapped does not change by it. */
+static inline size_t read_whole(const char *path, char *buffer, size_t size)
+{
+	int fd = open(path, O_RDONLY);
+	size_t length = 0;
+	ssize_t got;
+	if (fd < 0)
+		FAIL("open %s: %s", path, strerror(errno));
+	while (length < size - 1 && (got = read(fd, buffer + length, size - 1 - length)) != 0) {
+		CHECK(got > 0);
+		length += (size_t)got;
+	}
+	CHECK(close(fd) == 0);
+	buffer[length] = 0;
+	return length;
 }
 
 /* Fresh private anonymous memory. */
