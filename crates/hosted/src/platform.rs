@@ -47,6 +47,21 @@ impl HostPlatform {
     pub(crate) fn new(machine: Arc<Machine>) -> HostPlatform {
         HostPlatform { machine }
     }
+
+    /// Half of a shootdown: translations to data frames go, upper levels stay. With [`HostPlatform::forget_uppers`] it makes a whole one; alone it is
+    /// what a careless platform does, for tests that prove that this is noticed.
+    pub fn forget_leaves(&self, space: SpaceId, flush: Flush) {
+        for caches in self.machine.caches() {
+            caches.lock().flush_leaves(space, flush);
+        }
+    }
+
+    /// The other half: upper levels go.
+    pub fn forget_uppers(&self, space: SpaceId) {
+        for caches in self.machine.caches() {
+            caches.lock().flush_uppers(space);
+        }
+    }
 }
 
 // SAFETY:
@@ -56,7 +71,9 @@ impl HostPlatform {
 unsafe impl Platform for HostPlatform {
     fn shootdown(&self, space: SpaceId, flush: Flush) {
         for caches in self.machine.caches() {
-            caches.lock().flush(space, flush);
+            let mut caches = caches.lock();
+            caches.flush_uppers(space);
+            caches.flush_leaves(space, flush);
         }
     }
 

@@ -128,15 +128,20 @@ impl Caches {
         }
     }
 
-    /// Does what a shootdown says.
-    pub(crate) fn flush(&mut self, space: SpaceId, flush: Flush) {
+    /// Does the upper half of what a shootdown says: whichever it is, all upper levels go.
+    pub(crate) fn flush_uppers(&mut self, space: SpaceId) {
+        let Some(caches) = self.spaces.get_mut(&space) else { return };
+        for upper in &mut caches.uppers {
+            upper.clear();
+        }
+    }
+
+    /// Does the other half: translations.
+    pub(crate) fn flush_leaves(&mut self, space: SpaceId, flush: Flush) {
+        let Some(caches) = self.spaces.get_mut(&space) else { return };
         match flush {
-            Flush::All => drop(self.spaces.remove(&space)),
+            Flush::All => caches.leaves.clear(),
             Flush::Range(range) => {
-                let Some(caches) = self.spaces.get_mut(&space) else { return };
-                for upper in &mut caches.uppers {
-                    upper.clear();
-                }
                 let pages = range.start().get() >> PAGE_SHIFT..range.end().get() >> PAGE_SHIFT;
                 if range.pages() < caches.leaves.len() as u64 {
                     for page in pages {

@@ -2,12 +2,13 @@
 
 use std::env;
 
-use foldspace_hosted::CacheSize;
+use foldspace::space::Layout;
+use foldspace_hosted::{CacheSize, Host, Layouts};
 use proptest::collection::vec;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use crate::ops::{self, By, Op};
-use crate::world::World;
+use crate::world::{Starved, World};
 
 const MEMORY: u64 = 32 << 20;
 
@@ -31,8 +32,9 @@ fn lives(cases: u32, steps: usize, seed: u64, live: impl Fn(Vec<Op>)) {
 }
 
 /// A life, and the end of it: nothing is left.
-pub fn live(ops: &[Op], caches: &[CacheSize]) {
-    let mut world = World::new(MEMORY, caches);
+pub fn live(ops: &[Op], caches: &[CacheSize], layout: Layout, starved: Starved) {
+    let mut world = World::new(MEMORY, caches, layout);
+    world.starved = starved;
     for &op in ops {
         world.step(op);
         world.verify();
@@ -50,21 +52,35 @@ pub fn nothing_left(world: World) {
     host.memory().reclaim();
     let end = host.memory().stats();
     host.memory().check(&[], &[]).expect("an empty memory is in order");
-    let start = foldspace_hosted::Host::new(MEMORY).expect("a second arena").memory().stats();
+    let start = Host::new(MEMORY).expect("a second arena").memory().stats();
     assert_eq!((end.free, end.tables, end.data), (start.free, start.tables, start.data), "frames were left behind");
 }
 
 #[test]
 fn short_lives_with_the_stalest_caches() {
-    lives(120, 40, 1, |ops| live(&ops, &[CacheSize::Unbounded; 3]));
+    lives(120, 40, 1, |ops| live(&ops, &[CacheSize::Unbounded; 3], Layouts::process(), Starved::No));
 }
 
 #[test]
 fn long_lives_with_the_stalest_caches() {
-    lives(16, 300, 2, |ops| live(&ops, &[CacheSize::Unbounded; 2]));
+    lives(16, 300, 2, |ops| live(&ops, &[CacheSize::Unbounded; 2], Layouts::process(), Starved::No));
 }
 
 #[test]
 fn lives_with_small_caches() {
-    lives(60, 60, 3, |ops| live(&ops, &[CacheSize::Bounded(16), CacheSize::Bounded(4), CacheSize::Unbounded]));
+    let caches = [CacheSize::Bounded(16), CacheSize::Bounded(4), CacheSize::Unbounded];
+    lives(60, 60, 3, |ops| live(&ops, &caches, Layouts::process(), Starved::No));
+}
+
+#[test]
+fn lives_within_narrow_limits() {
+    let limits =
+        Layout { stack_limit: 64 << 10, data_limit: 64 << 10, address_space_limit: 16 << 20, ..Layouts::process() };
+    lives(60, 60, 4, |ops| live(&ops, &[CacheSize::Unbounded; 2], limits, Starved::No));
+}
+
+/// Every step of these lives first fails for want of a frame at each point where it takes one, and must leave everything as it was.
+#[test]
+fn lives_that_run_out_of_frames() {
+    lives(60, 40, 5, |ops| live(&ops, &[CacheSize::Unbounded; 2], Layouts::process(), Starved::AtEachPoint));
 }

@@ -1,6 +1,9 @@
 //! The manager, hosted, against a model and against itself.
 
+mod cost;
 mod life;
 mod model;
 mod ops;
+mod shootdown;
+mod threads;
 mod world;

@@ -155,7 +155,10 @@ fn flags() -> impl Strategy<Value = VmaFlags> {
             (VmaFlags::WRITE, VmaFlags::MAY_WRITE),
             (VmaFlags::EXEC, VmaFlags::MAY_EXEC),
         ];
-        implied.into_iter().filter(|(now, _)| access.contains(*now)).fold(access | may | behaviour, |all, (_, may)| all | may)
+        implied
+            .into_iter()
+            .filter(|(now, _)| access.contains(*now))
+            .fold(access | may | behaviour, |all, (_, may)| all | may)
     })
 }
 

@@ -7,8 +7,8 @@ use foldspace::addr::USER_END;
 use foldspace::backing::{Identity, Source};
 use foldspace::space::{Access, Fault, Layout, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
-use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
-use foldspace_hosted::{AccessError, CacheSize, Cause, Host, Layouts, Processor, Refusal};
+use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
+use foldspace_hosted::{AccessError, CacheSize, Cause, Host, Processor, Refusal};
 
 use crate::model::{Content, Force, Model, ModelObject, ModelSpace, ObjectKind, PAGE, Page, pattern, render};
 use crate::ops::{By, Len, Op, Pick, Place, Sharing, Span, What, Where};
@@ -55,16 +55,33 @@ pub struct World {
     pub model: Model,
     /// Pages that were ever accessed, in any space.
     touched: BTreeSet<Page>,
+    layout: Layout,
+    /// Whether every step is first tried with too few frames, at each point where it takes one.
+    pub starved: Starved,
+}
+
+/// Whether frames run out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Starved {
+    No,
+    /// At the first allocation of each step, then at the second, until the step succeeds.
+    AtEachPoint,
+}
+
+/// How an attempt with too few frames ended.
+enum Attempt<T> {
+    /// As if there were enough, or refused for another reason.
+    Over(T),
+    /// It said that there was no memory, and nothing must have changed.
+    NoMemory,
+    /// It said so after a part that cannot be taken back: bytes stored before, pages that a stack grew by.
+    NoMemoryAfterPart,
 }
 
 impl World {
     /// One space, one file, and processors with these caches.
-    pub fn new(bytes: u64, processors: &[CacheSize]) -> World {
-        World::on(Host::new(bytes).expect("the arena is large enough"), processors)
-    }
-
-    /// The same on a machine of the caller's.
-    pub fn on(host: Host, processors: &[CacheSize]) -> World {
+    pub fn new(bytes: u64, processors: &[CacheSize], layout: Layout) -> World {
+        let host = Host::new(bytes).expect("the arena is large enough");
         let processors = processors.iter().map(|size| host.processor(*size)).collect();
         let mut world = World {
             host,
@@ -73,15 +90,52 @@ impl World {
             processors,
             model: Model::default(),
             touched: BTreeSet::new(),
+            layout,
+            starved: Starved::No,
         };
         world.new_space();
         world.new_file(5);
         world
     }
 
+    /// Does something to the manager, if frames are to run out at each point where it allocates one first, until it succeeds.
+    fn attempt<T>(&self, mut act: impl FnMut(&World) -> Attempt<T>) -> T {
+        let memory = self.host.memory();
+        let mut enough = match self.starved {
+            Starved::No => None,
+            Starved::AtEachPoint => Some(0),
+        };
+        loop {
+            memory.reclaim();
+            let before = memory.stats();
+            memory.fail_after(enough);
+            let outcome = act(self);
+            memory.fail_after(None);
+            match outcome {
+                Attempt::Over(outcome) => return outcome,
+                Attempt::NoMemory => {
+                    memory.reclaim();
+                    assert_eq!(memory.stats(), before, "frames after an attempt with {enough:?}");
+                    self.verify();
+                }
+                Attempt::NoMemoryAfterPart => {}
+            }
+            let tried = enough.expect("there is memory");
+            assert!(tried < 1000, "an operation needs endlessly many frames");
+            enough = Some(tried + 1);
+        }
+    }
+
+    fn attempt_result<T>(&self, mut act: impl FnMut(&World) -> Result<T, Error>) -> Result<T, Error> {
+        self.attempt(|world| match act(world) {
+            Err(Error::OutOfMemory) => Attempt::NoMemory,
+            outcome => Attempt::Over(outcome),
+        })
+    }
+
     fn new_space(&mut self) {
-        let layout = Layouts::process();
-        let space = AddressSpace::new(self.host.memory(), layout).expect("there is memory for a root");
+        let layout = self.layout;
+        let space = self.attempt_result(|world| AddressSpace::new(world.host.memory(), layout)).expect("enough");
         self.add_space(Arc::new(space), ModelSpace::new(layout));
     }
 
@@ -107,13 +161,14 @@ impl World {
     fn new_file(&mut self, pages: u64) {
         let inode = self.objects.len() as u64 + 1;
         let len = pages * PAGE;
-        let object = Object::new(self.host.memory(), Box::new(Pattern(inode)), len).expect("an empty object needs little");
+        let object = self.attempt_result(|world| Object::new(world.host.memory(), Box::new(Pattern(inode)), len));
+        let object = object.expect("enough");
         self.objects.push(object);
         self.model.objects.push(ModelObject { kind: ObjectKind::File(inode), len, pages: Default::default() });
     }
 
     fn new_shared(&mut self, len: u64) -> usize {
-        let object = Object::anonymous(self.host.memory(), len).expect("an empty object needs little");
+        let object = self.attempt_result(|world| Object::anonymous(world.host.memory(), len)).expect("enough");
         self.objects.push(object);
         self.model.objects.push(ModelObject { kind: ObjectKind::Anonymous, len, pages: Default::default() });
         self.objects.len() - 1
@@ -135,11 +190,9 @@ impl World {
             Place::Edge(edge, near) => (EDGES[edge as usize % EDGES.len()] / PAGE, near.into()),
             Place::Area(area, at, near) => {
                 let (start, end) = self.area(space, area).unwrap_or((0x20_0000 / PAGE, 0x30_0000 / PAGE));
-                (start + ((end - start) * u64::from(at) >> 16), near.into())
+                (start + (((end - start) * u64::from(at)) >> 16), near.into())
             }
-            Place::AreaEnd(area, near) => {
-                (self.area(space, area).map_or(EDGES[3] / PAGE, |(_, end)| end), near.into())
-            }
+            Place::AreaEnd(area, near) => (self.area(space, area).map_or(EDGES[3] / PAGE, |(_, end)| end), near.into()),
             Place::Touched(page, near) => {
                 let number = page as usize % self.touched.len().max(1);
                 (self.touched.iter().nth(number).copied().unwrap_or(EDGES[2] / PAGE), near.into())
@@ -188,7 +241,15 @@ impl World {
                 let space = self.space(space);
                 let now = self.model.spaces[space].layout.brk;
                 let end = VirtAddr(now.get().saturating_add_signed(i64::from(by) * 11));
-                assert_eq!(self.spaces[space].brk(end), self.model.spaces[space].brk(end), "brk");
+                let mut after = self.model.spaces[space].clone();
+                let expected = after.brk(end);
+                // Like Linux's, it does not say why it did nothing.
+                let seen = self.attempt(|world| match world.spaces[space].brk(end) {
+                    seen if seen == now && expected != now => Attempt::NoMemory,
+                    seen => Attempt::Over(seen),
+                });
+                assert_eq!(seen, expected, "brk");
+                self.model.spaces[space] = after;
             }
             Op::Load(space, by, place, span) => {
                 let space = self.space(space);
@@ -209,8 +270,14 @@ impl World {
                 let space = self.space(space);
                 let addr = self.address(space, place, span);
                 let bytes = bytes(seed, span.len.into());
-                let (done, _) = self.model.store(space, addr, &bytes, Force::Yes);
-                assert_eq!(self.spaces[space].write_forced(addr, &bytes), done, "forced write at {addr}");
+                let mut after = self.model.clone();
+                let (expected, _) = after.store(space, addr, &bytes, Force::Yes);
+                let done = self.attempt(|world| match world.spaces[space].write_forced(addr, &bytes) {
+                    done if done >= expected => Attempt::Over(done),
+                    _ => Attempt::NoMemoryAfterPart,
+                });
+                assert_eq!(done, expected, "forced write at {addr}");
+                self.model = after;
                 self.touch(addr, bytes.len());
             }
             Op::Fill(space, processor, place, pages, seed) => {
@@ -223,7 +290,7 @@ impl World {
             Op::Fork(space, mode) => {
                 let space = self.space(space);
                 self.spaces[space].set_fork_mode(mode);
-                let child = self.spaces[space].fork().expect("there is memory for a fork");
+                let child = self.attempt_result(|world| world.spaces[space].fork()).expect("enough");
                 assert_eq!(child.fork_mode(), mode, "a child inherits the mode");
                 let model = self.model.fork(space);
                 self.add_space(Arc::new(child), model);
@@ -245,14 +312,25 @@ impl World {
             Op::ReadFile(object, offset, len) => {
                 let object = object as usize % self.objects.len();
                 let mut seen = vec![0xa5; len.into()];
-                let read = self.objects[object].read_at(offset.into(), &mut seen).expect("there is memory");
-                assert_eq!(seen[..read], self.model.objects[object].read_at(offset.into(), len.into()), "read of a file");
+                let read = self.attempt(|world| match world.objects[object].read_at(offset.into(), &mut seen) {
+                    Err(Error::OutOfMemory) => Attempt::NoMemoryAfterPart,
+                    read => Attempt::Over(read.expect("nothing else can go wrong")),
+                });
+                assert_eq!(
+                    seen[..read],
+                    self.model.objects[object].read_at(offset.into(), len.into()),
+                    "read of a file"
+                );
             }
             Op::WriteFile(object, offset, len, seed) => {
                 let object = object as usize % self.objects.len();
                 let bytes = bytes(seed, len.into());
-                let written = self.objects[object].write_at(offset.into(), &bytes).expect("there is memory");
-                assert_eq!(written, bytes.len());
+                self.attempt(|world| match world.objects[object].write_at(offset.into(), &bytes) {
+                    Err(Error::OutOfMemory) => Attempt::NoMemory,
+                    Ok(written) if written == bytes.len() => Attempt::Over(()),
+                    Ok(_) => Attempt::NoMemoryAfterPart,
+                    Err(error) => panic!("{error}"),
+                });
                 self.model.objects[object].write_at(offset.into(), &bytes);
                 assert_eq!(self.objects[object].len(), self.model.objects[object].len, "length of a file");
             }
@@ -292,19 +370,22 @@ impl World {
             Content::Anonymous => Backing::Anonymous,
             Content::Object(object) => Backing::Object(self.objects[object].clone()),
         };
-        let real = self.spaces[space].map(MapRequest { placement, len, flags, backing, page_offset });
+        let request = MapRequest { placement, len, flags, backing, page_offset };
+        let real = self.attempt_result(|world| world.spaces[space].map(request.clone()));
         let model = self.model.spaces[space].map(placement, len, flags, content, page_offset);
         assert_eq!(real, model.map(|page| VirtAddr(page * PAGE)), "map {placement:x?} of {len:#x}");
     }
 
     fn unmap(&mut self, space: usize, range: PageRange) {
+        let real = self.attempt_result(|world| world.spaces[space].unmap(range));
         let model = self.model.spaces[space].unmap(range.start().get() / PAGE, range.end().get() / PAGE);
-        assert_eq!(self.spaces[space].unmap(range), model, "unmap {range:?}");
+        assert_eq!(real, model, "unmap {range:?}");
     }
 
     fn protect(&mut self, space: usize, range: PageRange, access: VmaFlags) {
+        let real = self.attempt_result(|world| world.spaces[space].protect(range, access));
         let model = self.model.spaces[space].protect(range.start().get() / PAGE, range.end().get() / PAGE, access);
-        assert_eq!(self.spaces[space].protect(range, access), model, "protect {range:?} {access:?}");
+        assert_eq!(real, model, "protect {range:?} {access:?}");
     }
 
     fn address(&self, space: usize, place: Place, span: Span) -> VirtAddr {
@@ -320,44 +401,79 @@ impl World {
     }
 
     fn load(&mut self, space: usize, by: By, addr: VirtAddr, len: usize, access: Access) {
-        let expected = self.model.load(space, addr, len, access);
+        let areas = self.model.spaces[space].areas.clone();
+        let (expected, fault) = self.model.load(space, addr, len, access);
+        let grew = areas != self.model.spaces[space].areas;
         let mut seen = vec![0xa5; len];
-        match by {
+        let done = match by {
             By::Processor(processor) => {
-                let processor = processor as usize % self.processors.len();
-                let processor = &mut self.processors[processor];
-                processor.activate(&self.spaces[space]);
-                let outcome = match access {
-                    Access::Execute => processor.fetch(addr, &mut seen),
-                    Access::Read | Access::Write => processor.load(addr, &mut seen),
-                };
-                let (done, fault) = split(outcome, len);
-                seen.truncate(done);
-                assert_eq!(fault, expected.1, "fault of a load at {addr}");
+                let (done, outcome) = self.on_processor(space, processor, grew, |processor| {
+                    let outcome = match access {
+                        Access::Execute => processor.fetch(addr, &mut seen),
+                        Access::Read | Access::Write => processor.load(addr, &mut seen),
+                    };
+                    split(outcome, len)
+                });
+                assert_eq!(outcome, fault, "fault of a load at {addr} of space {space}");
+                done
             }
-            By::Kernel => {
-                let done = self.spaces[space].read(addr, &mut seen);
-                seen.truncate(done);
-            }
-        }
-        assert_eq!(seen.len(), expected.0.len(), "bytes read at {addr}");
-        assert!(seen == expected.0, "content at {addr} in space {space}: {}", difference(&seen, &expected.0));
+            By::Kernel => self.attempt(|world| match world.spaces[space].read(addr, &mut seen) {
+                done if done >= expected.len() => Attempt::Over(done),
+                0 if !grew => Attempt::NoMemory,
+                _ => Attempt::NoMemoryAfterPart,
+            }),
+        };
+        assert_eq!(done, expected.len(), "bytes read at {addr} of space {space}");
+        assert!(
+            seen[..done] == expected,
+            "content at {addr} in space {space}: {}",
+            difference(&seen[..done], &expected)
+        );
         self.touch(addr, len);
     }
 
     fn store(&mut self, space: usize, by: By, addr: VirtAddr, bytes: &[u8]) {
-        let expected = self.model.store(space, addr, bytes, Force::No);
-        match by {
+        let mut after = self.model.clone();
+        let (expected, fault) = after.store(space, addr, bytes, Force::No);
+        let grew = after.spaces[space].areas != self.model.spaces[space].areas;
+        let outcome = match by {
             By::Processor(processor) => {
-                let processor = processor as usize % self.processors.len();
-                let processor = &mut self.processors[processor];
-                processor.activate(&self.spaces[space]);
-                let outcome = split(processor.store(addr, bytes), bytes.len());
-                assert_eq!(outcome, expected, "store at {addr} of space {space}");
+                self.on_processor(space, processor, grew, |processor| split(processor.store(addr, bytes), bytes.len()))
             }
-            By::Kernel => assert_eq!(self.spaces[space].write(addr, bytes), expected.0, "write at {addr}"),
-        }
+            By::Kernel => {
+                let done = self.attempt(|world| match world.spaces[space].write(addr, bytes) {
+                    done if done >= expected => Attempt::Over(done),
+                    0 if !grew => Attempt::NoMemory,
+                    _ => Attempt::NoMemoryAfterPart,
+                });
+                (done, fault)
+            }
+        };
+        assert_eq!(outcome, (expected, fault), "store at {addr} of space {space}");
+        self.model = after;
         self.touch(addr, bytes.len());
+    }
+
+    /// An access on a processor that runs `space`. Where the area grows by it, it may have grown although there was no memory for the page.
+    fn on_processor(
+        &mut self,
+        space: usize,
+        processor: Pick,
+        grew: bool,
+        mut act: impl FnMut(&mut Processor) -> (usize, Option<Fault>),
+    ) -> (usize, Option<Fault>) {
+        let number = processor as usize % self.processors.len();
+        let mut processor = self.processors.swap_remove(number);
+        processor.activate(&self.spaces[space]);
+        let outcome = self.attempt(|_| match act(&mut processor) {
+            (0, Some(Fault::OutOfMemory)) if !grew => Attempt::NoMemory,
+            (_, Some(Fault::OutOfMemory)) => Attempt::NoMemoryAfterPart,
+            outcome => Attempt::Over(outcome),
+        });
+        self.processors.push(processor);
+        let last = self.processors.len() - 1;
+        self.processors.swap(number, last);
+        outcome
     }
 
     /// Loads every touched page of every space.
@@ -497,9 +613,4 @@ fn similar(seen: &str, expected: &str) {
     };
     let (seen, expected) = (without_inode(seen), without_inode(expected));
     assert!(seen == expected, "maps differ, seen:\n{seen}expected:\n{expected}");
-}
-
-/// A layout with little room for the stack and the heap.
-pub fn tight() -> Layout {
-    Layout { stack_limit: 64 << 10, data_limit: 64 << 10, ..Layouts::process() }
 }

@@ -19,6 +19,7 @@ pub enum ObjectKind {
 }
 
 /// An object: its length, and the pages that were stored to.
+#[derive(Clone)]
 pub struct ModelObject {
     pub kind: ObjectKind,
     pub len: u64,
@@ -120,8 +121,7 @@ impl Model {
             // The processor cannot forbid a load from a page that can be written or executed.
             Access::Read => area.flags.intersects(any),
             Access::Write => {
-                area.flags.contains(VmaFlags::WRITE)
-                    || force == Force::Yes && !area.flags.contains(VmaFlags::SHARED)
+                area.flags.contains(VmaFlags::WRITE) || force == Force::Yes && !area.flags.contains(VmaFlags::SHARED)
             }
             Access::Execute => area.flags.contains(VmaFlags::EXEC),
         };

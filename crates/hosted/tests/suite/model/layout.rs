@@ -238,11 +238,8 @@ impl ModelSpace {
             if (self.mapped() + until - from) * PAGE > layout.address_space_limit {
                 return old;
             }
-            let flags = VmaFlags::READ
-                | VmaFlags::WRITE
-                | VmaFlags::MAY_READ
-                | VmaFlags::MAY_WRITE
-                | VmaFlags::MAY_EXEC;
+            let flags =
+                VmaFlags::READ | VmaFlags::WRITE | VmaFlags::MAY_READ | VmaFlags::MAY_WRITE | VmaFlags::MAY_EXEC;
             self.areas.insert(from, Area { end: until, flags, content: Content::Anonymous, offset: 0 });
             self.merge_neighbours();
         }

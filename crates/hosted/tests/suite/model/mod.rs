@@ -51,7 +51,7 @@ pub struct ModelSpace {
 }
 
 /// All address spaces and objects.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Model {
     /// In the order of the manager's.
     pub spaces: Vec<ModelSpace>,

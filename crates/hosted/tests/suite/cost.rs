@@ -1,0 +1,154 @@
+//! What operations cost in tables, which must not depend on what is mapped.
+
+use std::sync::Arc;
+
+use foldspace::space::{ForkMode, MapRequest, Placement};
+use foldspace::vma::{Backing, VmaFlags};
+use foldspace::{AddressSpace, VirtAddr};
+use foldspace_hosted::{CacheSize, Host, Layouts, Processor};
+
+use crate::model::PAGE;
+
+const RW: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::MAY_READ).union(VmaFlags::MAY_WRITE);
+
+/// A machine with a space that has stored to every page of each of `regions`.
+fn filled(bytes: u64, regions: &[(u64, u64)]) -> (Host, Arc<AddressSpace>, Processor) {
+    let host = Host::new(bytes).unwrap();
+    let space = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+    let mut processor = host.processor(CacheSize::Bounded(64));
+    processor.activate(&space);
+    for &(start, pages) in regions {
+        map(&space, start, pages * PAGE);
+        for page in 0..pages {
+            processor.store(VirtAddr(start + page * PAGE), &page.to_le_bytes()).unwrap();
+        }
+    }
+    (host, space, processor)
+}
+
+fn map(space: &AddressSpace, start: u64, len: u64) {
+    let (placement, backing) = (Placement::Fixed(VirtAddr(start)), Backing::Anonymous);
+    space.map(MapRequest { placement, len, flags: RW, backing, page_offset: 0 }).unwrap();
+}
+
+/// Tables in use, dead ones not counted.
+fn tables(host: &Host) -> u64 {
+    host.memory().reclaim();
+    host.memory().stats().tables
+}
+
+#[test]
+fn a_full_fork_takes_one_table_whatever_is_mapped() {
+    let none: &[(u64, u64)] = &[];
+    for regions in
+        [none, &[(0x40_0000, 1)], &[(0x4000_0000, 4096), (0x1000_0000_0000, 4096), (0x7fff_0000_0000, 16384)]]
+    {
+        let (host, space, processor) = filled(256 << 20, regions);
+        space.set_fork_mode(ForkMode::Full);
+        let (before, data) = (tables(&host), host.memory().stats().data);
+        let child = space.fork().unwrap();
+        assert_eq!(tables(&host), before + 1, "{regions:x?}");
+        assert_eq!(host.memory().stats().data, data, "no page is copied");
+        let grandchild = child.fork().unwrap();
+        assert_eq!(tables(&host), before + 2);
+        host.memory().check(&[&space, &child, &grandchild], &[]).unwrap();
+        drop(child);
+        drop(grandchild);
+        assert_eq!(tables(&host), before, "exit frees all that fork took");
+        drop(processor);
+        drop(space);
+        assert_eq!(host.memory().stats().data, 0, "nothing resident is left of {regions:x?}");
+    }
+}
+
+#[test]
+fn the_first_store_after_a_fork_copies_one_table_a_level() {
+    let (host, space, mut processor) = filled(128 << 20, &[(0x4000_0000, 4096)]);
+    let before = tables(&host);
+    let child = Arc::new(space.fork().unwrap());
+    let data = host.memory().stats().data;
+    processor.store(VirtAddr(0x4000_0000), b"x").unwrap();
+    assert_eq!(tables(&host), before + 1 + 3, "the child's root, and three levels for the parent");
+    assert_eq!(host.memory().stats().data, data + 1);
+    processor.store(VirtAddr(0x4000_1000), b"x").unwrap();
+    assert_eq!(tables(&host), before + 4, "the same table");
+    assert_eq!(host.memory().stats().data, data + 2);
+    processor.store(VirtAddr(0x4020_0000), b"x").unwrap();
+    assert_eq!(tables(&host), before + 5, "another last level");
+    // The child's path is its own since the parent left it.
+    processor.activate(&child);
+    processor.store(VirtAddr(0x4000_0000), b"y").unwrap();
+    assert_eq!(tables(&host), before + 5, "a table that nobody else links is used as it is");
+    assert_eq!(host.memory().stats().data, data + 3, "so is a page that nobody else maps");
+    host.memory().check(&[&space, &child], &[]).unwrap();
+}
+
+#[test]
+fn the_other_modes_copy_what_they_say() {
+    // 8 last-level tables below one table of level 2 and one of level 3.
+    for (mode, copied) in [(ForkMode::Leaf, 3), (ForkMode::Copy, 11)] {
+        let (host, space, _processor) = filled(128 << 20, &[(0x4000_0000, 4096)]);
+        space.set_fork_mode(mode);
+        let before = tables(&host);
+        let child = space.fork().unwrap();
+        assert_eq!(tables(&host), before + copied, "{mode:?}");
+        host.memory().check(&[&space, &child], &[]).unwrap();
+    }
+}
+
+#[test]
+fn reads_of_untouched_memory_link_zero_tables() {
+    let (host, space, mut processor) = filled(8 << 20, &[]);
+    map(&space, 0x80_0000_0000, 400 << 30);
+    let before = tables(&host);
+    for gib in 0..400 {
+        let mut seen = [1; 8];
+        processor.load(VirtAddr(0x80_0000_0000 + (gib << 30) + gib * 8 * PAGE), &mut seen).unwrap();
+        assert_eq!(seen, [0; 8]);
+    }
+    assert!(tables(&host) <= before + 1, "one table for 400 GiB of zeros: {} more", tables(&host) - before);
+    assert!(processor.stats().faults <= 400, "one fault a GiB at most");
+    host.memory().check(&[&space], &[]).unwrap();
+    assert_eq!(space.usage().resident_anon, 0);
+}
+
+#[test]
+fn an_embedder_gets_contiguous_frames_back_and_forth() {
+    let host = Host::new(8 << 20).unwrap();
+    let before = host.memory().stats();
+    let blocks: Vec<_> = (0..8).map(|order| (host.memory().alloc_contiguous(order).unwrap(), order)).collect();
+    for (frame, order) in &blocks {
+        assert_eq!(frame.0 % (1 << order), 0, "aligned to its size");
+    }
+    assert_eq!(host.memory().stats().free, before.free - 255);
+    for (frame, order) in blocks {
+        host.memory().free_contiguous(frame, order);
+    }
+    assert_eq!(host.memory().stats(), before);
+}
+
+#[test]
+fn running_out_is_said_and_survived() {
+    let (host, space, mut processor) = filled(4 << 20, &[]);
+    let before = host.memory().stats();
+    map(&space, 0x4000_0000, 64 << 20);
+    let mut stored = 0;
+    let refusal = loop {
+        match processor.store(VirtAddr(0x4000_0000 + stored * PAGE), &stored.to_le_bytes()) {
+            Ok(()) => stored += 1,
+            Err(error) => break error.refusal,
+        }
+    };
+    assert_eq!(refusal, foldspace_hosted::Refusal::Fault(foldspace::space::Fault::OutOfMemory));
+    assert!(stored * 100 >= before.free * 98, "nearly every frame holds a page: {stored} of {}", before.free);
+    for page in 0..stored {
+        let mut seen = [0; 8];
+        processor.load(VirtAddr(0x4000_0000 + page * PAGE), &mut seen).unwrap();
+        assert_eq!(u64::from_le_bytes(seen), page);
+    }
+    host.memory().check(&[&space], &[]).unwrap();
+    drop(processor);
+    drop(space);
+    host.memory().reclaim();
+    assert_eq!(host.memory().stats().free, before.free + 1, "all back, the root too");
+}
