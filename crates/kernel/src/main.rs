@@ -1,1 +1,29 @@
-fn main() {}
+#![doc = include_str!("../README.md")]
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod arch;
+mod boot;
+mod errno;
+mod fs;
+mod log;
+mod mm;
+mod panic;
+mod power;
+mod process;
+mod sched;
+mod syscall;
+mod time;
+
+use boot::info::BootInfo;
+
+/// After the machine has been set up, before the first process: files from the initial archive, then pid 1.
+fn run(info: &'static BootInfo) {
+    if let Err(error) = fs::init_from_cpio(info.archive_bytes()) {
+        panic!("the initial archive cannot be unpacked: {error:?}");
+    }
+    process::start_init();
+    power::boot_is_over();
+}

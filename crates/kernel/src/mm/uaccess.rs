@@ -1,0 +1,78 @@
+//! The current program's memory, as seen by system calls.
+//!
+//! Program addresses are never dereferenced: the manager walks the program's tables, faults pages in as the program's own access would, and
+//! copies through the direct map. So the kernel takes no page faults, and SMAP need never be lifted.
+
+use alloc::vec::Vec;
+
+use foldspace::VirtAddr;
+use foldspace::addr::PAGE_SIZE;
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+
+use crate::errno::Errno;
+use crate::sched;
+
+/// An address that a program gave: nothing is known about it.
+pub type UserAddr = u64;
+
+/// Copies `out.len()` bytes from the program. `EFAULT` if one of them cannot be read.
+pub fn read_bytes(address: UserAddr, out: &mut [u8]) -> Result<(), Errno> {
+    if read_some(address, out) == out.len() { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Copies bytes to the program. `EFAULT` if one of them cannot be written; those before it may have been.
+pub fn write_bytes(address: UserAddr, bytes: &[u8]) -> Result<(), Errno> {
+    if write_some(address, bytes) == bytes.len() { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Copies from the program until a byte cannot be read; returns how many could.
+pub fn read_some(address: UserAddr, out: &mut [u8]) -> usize {
+    if out.is_empty() {
+        return 0;
+    }
+    sched::with_space(|space| space.read(VirtAddr(address), out)).unwrap_or(0)
+}
+
+/// Copies to the program until a byte cannot be written; returns how many could.
+pub fn write_some(address: UserAddr, bytes: &[u8]) -> usize {
+    if bytes.is_empty() {
+        return 0;
+    }
+    sched::with_space(|space| space.write(VirtAddr(address), bytes)).unwrap_or(0)
+}
+
+/// Reads a value from the program. Its address need not be aligned.
+pub fn read<T: FromBytes + IntoBytes>(address: UserAddr) -> Result<T, Errno> {
+    let mut value = T::new_zeroed();
+    read_bytes(address, value.as_mut_bytes())?;
+    Ok(value)
+}
+
+/// Writes a value to the program. Its address need not be aligned.
+pub fn write<T: IntoBytes + Immutable>(address: UserAddr, value: &T) -> Result<(), Errno> {
+    write_bytes(address, value.as_bytes())
+}
+
+/// Reads bytes up to a NUL, which is left out. `ENAMETOOLONG` if there is none among the first `max`.
+pub fn read_cstr(address: UserAddr, max: usize) -> Result<Vec<u8>, Errno> {
+    /// Few strings are longer.
+    const CHUNK: usize = 64;
+    let mut text = Vec::new();
+    let mut at = address;
+    while text.len() < max {
+        // Never across a page boundary: the next page may be missing and not be needed.
+        let to_boundary = (PAGE_SIZE - at % PAGE_SIZE) as usize;
+        let len = CHUNK.min(to_boundary).min(max - text.len());
+        let mut chunk = [0; CHUNK];
+        read_bytes(at, &mut chunk[..len])?;
+        let part = &chunk[..len];
+        let end = part.iter().position(|&byte| byte == 0);
+        text.try_reserve(len).map_err(|_| Errno::ENOMEM)?;
+        text.extend_from_slice(&part[..end.unwrap_or(len)]);
+        if end.is_some() {
+            return Ok(text);
+        }
+        at = at.checked_add(len as u64).ok_or(Errno::EFAULT)?;
+    }
+    Err(Errno::ENAMETOOLONG)
+}

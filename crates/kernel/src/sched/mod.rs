@@ -1,0 +1,33 @@
+//! Threads and who runs.
+//!
+//! Each processor has a queue of threads that are ready, runs the first for a time slice, and idles on its boot stack when there is none.
+//! A thread gives the processor up in the kernel only where it says so (by waiting, [`yield_now`], [`exit_current`]); in user mode the
+//! timer ends its slice. A thread's own state:
+//!
+//! ```text
+//!            spawn                  picked                 wait
+//!  (prepared) ───► READY ◄─────────────────► RUNNING ─────────────► WAITING ──┐
+//!                    ▲    yield, end of slice   │                             │
+//!                    │                          └─ exit ─► DEAD               │
+//!                    └───────────────── wake ────────────────────────────────┘
+//! ```
+//!
+//! **Locks**, outermost first: a wait queue, the timers, a run queue. None is held while a thread is switched.
+
+mod idle;
+mod list;
+mod run;
+mod thread;
+pub mod timer;
+mod wait;
+
+pub use idle::{TickIn, idle, timer_tick};
+pub use run::{
+    CpuState, current, current_name, exit_current, leave_space, notify, set_space, spawn, try_with_current, wake, with_current,
+    with_space, work_before_user, yield_now,
+};
+pub use thread::Thread;
+pub use wait::{Interrupted, WaitQueue, sleep_until};
+
+/// How long a thread runs while others are ready, in nanoseconds.
+const SLICE_NS: u64 = 10_000_000;

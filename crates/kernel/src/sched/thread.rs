@@ -1,0 +1,175 @@
+//! The scheduler's part of a task.
+
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use foldspace::{AddressSpace, Error};
+
+use crate::arch::{ContextPointer, FpuState, SegmentBases, TrapFrame, UserContext, new_thread_entry};
+use crate::mm::stack::KernelStack;
+use crate::process::Task;
+use crate::sched;
+
+/// In a run queue, or about to be.
+pub(super) const READY: u8 = 0;
+/// Runs.
+pub(super) const RUNNING: u8 = 1;
+/// Waits; signals wake it.
+pub(super) const WAITING: u8 = 2;
+/// Waits; only what it waits for wakes it.
+pub(super) const WAITING_UNINTERRUPTIBLE: u8 = 3;
+/// Will never run again.
+pub(super) const DEAD: u8 = 4;
+
+/// Bit of [`Thread::work`]: signals are to be looked at.
+pub(super) const WORK_SIGNAL: u32 = 1;
+/// Bit of [`Thread::work`]: the slice is over.
+pub(super) const WORK_RESCHEDULE: u32 = 2;
+
+/// A kernel stack, and what is not on it while the thread does not run.
+pub struct Thread {
+    /// Taken away when the thread has ended.
+    pub(super) stack: UnsafeCell<Option<KernelStack>>,
+    pub(super) stack_top: u64,
+    /// Stack pointer while it does not run.
+    pub(super) saved: UnsafeCell<u64>,
+    /// FS and GS base while it does not run.
+    pub(super) bases: UnsafeCell<SegmentBases>,
+    /// The address space that it runs in.
+    pub(super) space: UnsafeCell<Option<Arc<AddressSpace>>>,
+    start: UnsafeCell<fn()>,
+    /// What is to be done before it goes to user mode. The exit path looks at it.
+    pub(super) work: AtomicU32,
+    pub(super) state: AtomicU8,
+    /// Whether a processor is still on its stack.
+    pub(super) on_cpu: AtomicBool,
+    /// Nanoseconds that it has run.
+    pub(super) runtime: AtomicU64,
+    pub(super) run_link: UnsafeCell<Option<Arc<Task>>>,
+    pub(super) wait_link: UnsafeCell<Option<Arc<Task>>>,
+}
+
+// SAFETY: the cells belong to the thread itself while it runs, to the processor that switches from or to it, or, before `spawn`, to who makes it;
+// `on_cpu` keeps two processors apart. The links belong to the lists that the thread is in.
+unsafe impl Sync for Thread {}
+// SAFETY: as above.
+unsafe impl Send for Thread {}
+
+impl Thread {
+    /// A thread with a stack, to be given a context by [`Thread::prepare`].
+    ///
+    /// # Errors
+    /// No memory for the stack.
+    pub fn new() -> Result<Thread, Error> {
+        let stack = KernelStack::new()?;
+        Ok(Thread {
+            stack_top: stack.top(),
+            stack: UnsafeCell::new(Some(stack)),
+            saved: UnsafeCell::new(0),
+            bases: UnsafeCell::new(SegmentBases::default()),
+            space: UnsafeCell::new(None),
+            start: UnsafeCell::new(|| {}),
+            work: AtomicU32::new(0),
+            state: AtomicU8::new(READY),
+            on_cpu: AtomicBool::new(false),
+            runtime: AtomicU64::new(0),
+            run_link: UnsafeCell::new(None),
+            wait_link: UnsafeCell::new(None),
+        })
+    }
+
+    /// Says what the thread is to do when it first runs: call `start` in the kernel, then go to user mode in `space` with these registers (which
+    /// `start` may change, as a system call may). Call it once, before [`sched::spawn`].
+    pub fn prepare(&self, space: Arc<AddressSpace>, frame: &TrapFrame, fpu: &FpuState, bases: SegmentBases, start: fn()) {
+        let context = ContextPointer::at_top_of(self.stack_top);
+        // SAFETY: the thread has not been spawned, so its cells and its stack are the caller's.
+        unsafe {
+            context.as_ptr().write(UserContext::new(*frame, *fpu));
+            *self.saved.get() = new_thread_entry(context, first_code);
+            *self.space.get() = Some(space);
+            *self.bases.get() = bases;
+            *self.start.get() = start;
+        }
+    }
+
+    /// The registers with which the current thread will go to user mode.
+    ///
+    /// # Panics
+    /// For a thread that is not the current one.
+    #[expect(clippy::mut_from_ref, reason = "the context belongs to the running thread, on whose stack it is")]
+    pub fn frame(&self) -> &mut TrapFrame {
+        &mut self.context().frame
+    }
+
+    /// The vector registers with which the current thread will go to user mode.
+    ///
+    /// # Panics
+    /// For a thread that is not the current one.
+    #[expect(clippy::mut_from_ref, reason = "as for `frame`")]
+    pub fn fpu(&self) -> &mut FpuState {
+        &mut self.context().fpu
+    }
+
+    #[expect(clippy::mut_from_ref, reason = "as for `frame`")]
+    fn context(&self) -> &mut UserContext {
+        assert!(self.is_current(), "only the running thread's registers can be reached");
+        // SAFETY: the current thread's context is complete, since this runs below it. Callers keep to one use at a time, as
+        // with the frame that handlers are given.
+        unsafe { &mut *ContextPointer::at_top_of(self.stack_top).as_ptr() }
+    }
+
+    /// FS and GS base of the current thread.
+    ///
+    /// # Panics
+    /// For a thread that is not the current one.
+    pub fn segment_bases(&self) -> SegmentBases {
+        assert!(self.is_current(), "only the running thread's registers can be reached");
+        SegmentBases::save()
+    }
+
+    /// Sets FS and GS base of the current thread: `arch_prctl`, exec, signal return.
+    ///
+    /// # Panics
+    /// For a thread that is not the current one.
+    pub fn set_segment_bases(&self, bases: SegmentBases) {
+        assert!(self.is_current(), "only the running thread's registers can be reached");
+        bases.load();
+    }
+
+    /// Processor time that it has used up to its last switch, in nanoseconds.
+    pub fn runtime_ns(&self) -> u64 {
+        self.runtime.load(Ordering::Relaxed)
+    }
+
+    /// The letter that `/proc/PID/stat` shows: R, S or D; Z once it has ended.
+    pub fn state_letter(&self) -> char {
+        match self.state.load(Ordering::Relaxed) {
+            READY | RUNNING => 'R',
+            WAITING => 'S',
+            WAITING_UNINTERRUPTIBLE => 'D',
+            _ => 'Z',
+        }
+    }
+
+    fn is_current(&self) -> bool {
+        sched::try_with_current(|task| core::ptr::eq(&task.thread, self)).unwrap_or(false)
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // A thread that was never spawned still has its stack.
+        if let Some(stack) = self.stack.get_mut().take() {
+            stack.release();
+        }
+    }
+}
+
+/// Where a new thread comes out of its first switch.
+extern "C" fn first_code() {
+    sched::run::finish_switch();
+    // SAFETY: set before the thread was spawned.
+    let start = sched::with_current(|task| unsafe { *task.thread.start.get() });
+    start();
+}
