@@ -8,15 +8,19 @@ extern crate std;
 
 pub mod addr;
 pub mod backing;
+pub mod check;
 pub mod error;
 pub mod frame;
 pub mod platform;
 pub mod proc;
+pub mod reverse;
 pub mod space;
+mod table;
 pub mod vma;
 
 pub use addr::{PageRange, VirtAddr};
 pub use backing::Object;
+pub use check::Violation;
 pub use error::{Error, Result};
 pub use frame::{Frame, Memory};
 pub use space::AddressSpace;

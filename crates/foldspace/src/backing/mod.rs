@@ -1,5 +1,7 @@
 //! What mappings show: objects (files, shared anonymous memory) and reference pages.
 
 mod object;
+mod reference;
 
 pub use object::{Identity, Object, Source};
+pub(crate) use reference::ReferenceTables;

@@ -1,83 +1,409 @@
-//! skeleton
-use super::Frame;
-use crate::backing::Object;
-use crate::error::Result;
-use crate::platform::Platform;
-use crate::space::AddressSpace;
+//! [`Memory`]: all frames of a machine, and what every address space on them shares.
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::Range;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use arrayvec::ArrayVec;
+use crossbeam_epoch::Guard;
+use crossbeam_utils::CachePadded;
+use spin::Mutex;
+
+use super::buddy::{Buddy, ORDERS};
+use super::direct_map::DirectMap;
+use super::record::{Home, Kind, Record};
+use super::{Entries, Frame};
+use crate::addr::{ENTRIES, Index, Level, PAGE_SIZE};
+use crate::backing::ReferenceTables;
+use crate::error::{Error, Result};
+use crate::platform::Platform;
+use crate::reverse::Reverse;
 
 /// What a [`Memory`] is made of.
 pub struct MemoryConfig<'a> {
-    /// Where frame 0 is mapped in the embedder's own address space; frame `n` is 4096 n bytes further on.
+    /// Where frame 0 is mapped in the embedder's own address space; frame `n` is `4096 n` bytes further on.
     pub direct_map: NonNull<u8>,
     /// Frames that the manager may use, as ranges of frame numbers. The records (32 bytes a frame) are carved out of the largest.
     pub usable: &'a [Range<u32>],
-    /// Entries that every root gets in its upper half (index, raw entry): the kernel's own mappings. Not tracked.
+    /// Entries that every root gets in its upper half (index, raw entry): the embedder's own mappings. Not tracked.
     pub kernel_entries: &'a [(usize, u64)],
     /// The embedder.
     pub platform: Box<dyn Platform>,
 }
 
-/// Frames by use, in frames.
+/// Frames by use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryStats {
     /// All frames that the manager got.
     pub total: u64,
     /// Free, those in caches included.
     pub free: u64,
-    /// Mapped or mappable data.
+    /// Dead, waiting out a grace period: free soon.
+    pub deferred: u64,
+    /// Content: of private memory, of objects, of reference pages.
     pub data: u64,
-    /// Page tables of all levels.
+    /// Page tables of all levels, those that backings own included.
     pub tables: u64,
     /// Taken by [`Memory::alloc_contiguous`], and the records themselves.
     pub reserved: u64,
 }
 
-/// An invariant that does not hold.
-#[derive(Clone, Debug)]
-pub struct Violation(pub alloc::string::String);
+/// Caches of single frames: processors share one if there are more of them.
+const CACHES: usize = 16;
+/// Frames in a cache at most; half of it is moved from or to the buddy lists at once.
+const CACHE_SIZE: usize = 64;
+
+/// Single frames close to a processor.
+#[derive(Default)]
+struct Cache {
+    data: ArrayVec<Frame, CACHE_SIZE>,
+    /// Frames full of zeros: dead tables are, since their entries are cleared as they are dropped.
+    zeroed: ArrayVec<Frame, CACHE_SIZE>,
+}
 
 /// All frames of a machine, or of an arena, and what is needed to manage them.
-pub struct Memory {}
+///
+/// Lock order, outermost first: writers' lock of a parent address space, of its child; tables, parent before child; pages of an object;
+/// the list of homes; a lineage; a cache of frames; the buddy lists. None is held while another's wait could depend on it.
+pub struct Memory {
+    map: DirectMap,
+    platform: Box<dyn Platform>,
+    caches: [CachePadded<Mutex<Cache>>; CACHES],
+    buddy: Mutex<Buddy>,
+    total: u64,
+    reserved: AtomicU64,
+    tables: AtomicU64,
+    deferred: AtomicU64,
+    next_space: AtomicU64,
+    kernel_entries: ArrayVec<(Index, u64), 16>,
+    /// The default reference page, and the tables full of it.
+    zero: ReferenceTables,
+    pub(crate) reverse: Reverse,
+    #[cfg(feature = "fault-injection")]
+    allowance: core::sync::atomic::AtomicI64,
+}
 
 impl Memory {
-    /// Takes over the frames.
+    /// Takes over the frames. The records take 32 bytes a frame up to the highest usable one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] if no range can hold the records, [`Error::BadRange`] if a range is empty or kernel entries are not in the upper half.
     ///
     /// # Safety
-    /// `direct_map` maps every frame up to the highest usable one for reading and writing for as long as the memory lives, and nobody else uses them.
+    ///
+    /// `direct_map` maps every frame up to the highest usable one for reading and writing, for as long as the memory lives, and nobody
+    /// else uses the usable ones.
     pub unsafe fn new(config: MemoryConfig<'_>) -> Result<Arc<Memory>> {
-        let _ = config;
-        todo!()
+        let frames = config.usable.iter().map(|range| range.end).max().ok_or(Error::BadRange)?;
+        let largest = config.usable.iter().max_by_key(|range| range.len()).ok_or(Error::BadRange)?;
+        let records = (frames as u64 * size_of::<Record>() as u64).div_ceil(PAGE_SIZE) as u32;
+        if largest.len() as u32 <= records {
+            return Err(Error::OutOfMemory);
+        }
+        let mut kernel_entries = ArrayVec::new();
+        for (index, entry) in config.kernel_entries {
+            let index = Index::new(*index).filter(|index| index.get() >= ENTRIES / 2).ok_or(Error::BadRange)?;
+            kernel_entries.try_push((index, *entry)).map_err(|_| Error::BadRange)?;
+        }
+        // SAFETY: by the caller, and checked above: the first `records` frames of the largest range hold the records.
+        let map = unsafe { DirectMap::new(config.direct_map, frames, Frame(largest.start)) };
+        let mut buddy = Buddy::new();
+        for range in config.usable {
+            let start = if range == largest { range.start + records } else { range.start };
+            buddy.add_range(map.records(), start, range.end);
+        }
+        for frame in largest.start..largest.start + records {
+            map.records()[frame as usize].mark(Kind::Reserved, 0);
+        }
+        let mut reference = || {
+            let frame = buddy.take(map.records(), 0).ok_or(Error::OutOfMemory)?;
+            map.clear(frame);
+            Ok(frame)
+        };
+        let zero = ReferenceTables { page: reference()?, tables: [reference()?, reference()?, reference()?] };
+        for frame in zero.frames() {
+            map.records()[frame.0 as usize].mark(Kind::Reference, 0);
+        }
+        zero.fill_tables(|table, index, entry| map.entries(table)[index].store(entry, Ordering::Relaxed));
+        let memory = Memory {
+            total: config.usable.iter().map(|range| range.len() as u64).sum(),
+            reserved: AtomicU64::new(records as u64),
+            tables: AtomicU64::new(3),
+            deferred: AtomicU64::new(0),
+            next_space: AtomicU64::new(1),
+            caches: Default::default(),
+            buddy: Mutex::new(buddy),
+            platform: config.platform,
+            reverse: Reverse::new(),
+            #[cfg(feature = "fault-injection")]
+            allowance: core::sync::atomic::AtomicI64::new(i64::MAX),
+            kernel_entries,
+            map,
+            zero,
+        };
+        Ok(Arc::new(memory))
     }
-    /// Frames by use now.
+
+    /// Frames by use now. Exact when nothing else runs; O(caches).
     pub fn stats(&self) -> MemoryStats {
-        todo!()
+        let cached: usize = self.caches.iter().map(|cache| cache.lock()).map(|c| c.data.len() + c.zeroed.len()).sum();
+        let free = self.buddy.lock().free() + cached as u64;
+        let (deferred, tables) = (self.deferred.load(Ordering::Relaxed), self.tables.load(Ordering::Relaxed));
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        let data = self.total.saturating_sub(free + deferred + tables + reserved);
+        MemoryStats { total: self.total, free, deferred, data, tables, reserved }
     }
-    /// 2^order contiguous frames for the embedder itself (stacks, heap); contents undefined.
+
+    /// `2^order` contiguous frames for the embedder itself (stacks, heap), aligned to their size; contents undefined. Order 10 at most.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`] if there is no such block, [`Error::BadRange`] for a larger order.
     pub fn alloc_contiguous(&self, order: u8) -> Result<Frame> {
-        let _ = order;
-        todo!()
+        if order as usize >= ORDERS {
+            return Err(Error::BadRange);
+        }
+        self.spend_allowance()?;
+        let mut taken = self.buddy.lock().take(self.map.records(), order as usize);
+        if taken.is_none() {
+            self.drain_caches();
+            taken = self.buddy.lock().take(self.map.records(), order as usize);
+        }
+        let frame = taken.ok_or(Error::OutOfMemory)?;
+        self.record(frame).mark(Kind::Reserved, order);
+        self.reserved.fetch_add(1 << order, Ordering::Relaxed);
+        Ok(frame)
     }
-    /// Gives them back.
+
+    /// Gives back what [`Memory::alloc_contiguous`] gave.
     pub fn free_contiguous(&self, first: Frame, order: u8) {
-        let _ = (first, order);
-        todo!()
+        let record = self.record(first);
+        assert!(record.kind() == Kind::Reserved && record.order() == order, "not such a block");
+        self.reserved.fetch_sub(1 << order, Ordering::Relaxed);
+        record.mark(Kind::Idle, 0);
+        self.buddy.lock().release(self.map.records(), first, order as usize);
     }
+
     /// Where a frame is mapped in the embedder's address space.
     pub fn frame_ptr(&self, frame: Frame) -> *mut u8 {
-        let _ = frame;
-        todo!()
+        self.map.ptr(frame).as_ptr()
     }
-    /// Frees what has waited out its grace period, as far as that goes without waiting.
+
+    /// Frees what has waited out its grace period, and moves the epoch on, without waiting for anyone.
     pub fn reclaim(&self) {
-        todo!()
+        // An epoch ends when all who were pinned in it have left; garbage is free two epochs on. One more for what freeing retires.
+        for _ in 0..6 {
+            self.platform.pin().flush();
+            if self.deferred.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+        }
     }
-    /// Verifies all invariants over all live address spaces and objects of this memory, which must be at rest.
-    pub fn check(&self, spaces: &[&AddressSpace], objects: &[&Object]) -> core::result::Result<(), Violation> {
-        let _ = (spaces, objects);
-        todo!()
+
+    /// Lets `frames` more frames be allocated, then makes every allocation fail; `None` lifts that.
+    #[cfg(feature = "fault-injection")]
+    pub fn fail_after(&self, frames: Option<u32>) {
+        self.allowance.store(frames.map_or(i64::MAX, i64::from), Ordering::SeqCst);
+    }
+
+    #[cfg(feature = "fault-injection")]
+    fn spend_allowance(&self) -> Result<()> {
+        if self.allowance.load(Ordering::SeqCst) == i64::MAX || self.allowance.fetch_sub(1, Ordering::SeqCst) > 0 {
+            return Ok(());
+        }
+        self.allowance.store(0, Ordering::SeqCst);
+        Err(Error::OutOfMemory)
+    }
+
+    #[cfg(not(feature = "fault-injection"))]
+    #[inline]
+    fn spend_allowance(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// For the rest of the manager.
+impl Memory {
+    #[inline]
+    pub(crate) fn pin(&self) -> Guard {
+        self.platform.pin()
+    }
+
+    #[inline]
+    pub(crate) fn platform(&self) -> &dyn Platform {
+        &*self.platform
+    }
+
+    pub(crate) fn next_space_id(&self) -> u64 {
+        self.next_space.fetch_add(1, Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn record(&self, frame: Frame) -> &Record {
+        &self.map.records()[frame.0 as usize]
+    }
+
+    pub(crate) fn records(&self) -> &[Record] {
+        self.map.records()
+    }
+
+    /// Entries of a table (or of a frame that was one a moment ago: the caller is pinned).
+    #[inline]
+    pub(crate) fn entries(&self, table: Frame) -> &Entries {
+        self.map.entries(table)
+    }
+
+    pub(crate) fn zero(&self) -> &ReferenceTables {
+        &self.zero
+    }
+
+    /// Entries that every root has in its upper half.
+    pub(crate) fn kernel_entries(&self) -> &[(Index, u64)] {
+        &self.kernel_entries
+    }
+
+    #[inline]
+    pub(crate) fn clear_frame(&self, frame: Frame) {
+        self.map.clear(frame);
+    }
+
+    #[inline]
+    pub(crate) fn copy_frame(&self, from: Frame, to: Frame) {
+        self.map.copy(from, to);
+    }
+
+    pub(crate) fn read_frame(&self, frame: Frame, offset: usize, out: &mut [u8]) {
+        self.map.read(frame, offset, out);
+    }
+
+    pub(crate) fn write_frame(&self, frame: Frame, offset: usize, bytes: &[u8]) {
+        self.map.write(frame, offset, bytes);
+    }
+
+    #[inline]
+    fn cache(&self) -> &Mutex<Cache> {
+        &self.caches[self.platform.processor() % CACHES]
+    }
+
+    /// One frame, contents undefined; idle until its record begins.
+    #[inline]
+    pub(crate) fn alloc_frame(&self) -> Result<Frame> {
+        self.spend_allowance()?;
+        let mut cache = self.cache().lock();
+        if let Some(frame) = cache.data.pop() {
+            return Ok(frame);
+        }
+        self.refill(&mut cache)
+    }
+
+    #[cold]
+    fn refill(&self, cache: &mut Cache) -> Result<Frame> {
+        {
+            let mut buddy = self.buddy.lock();
+            while cache.data.len() < CACHE_SIZE / 2 {
+                match buddy.take(self.map.records(), 0) {
+                    Some(frame) => cache.data.push(frame),
+                    None => break,
+                }
+            }
+        }
+        cache.data.pop().or_else(|| cache.zeroed.pop()).or_else(|| self.steal()).ok_or(Error::OutOfMemory)
+    }
+
+    /// From other processors' caches, when there is nothing else. Their locks are only tried: two thieves must not wait for each other.
+    fn steal(&self) -> Option<Frame> {
+        self.caches.iter().find_map(|cache| {
+            let mut cache = cache.try_lock()?;
+            cache.data.pop().or_else(|| cache.zeroed.pop())
+        })
+    }
+
+    /// Gives a single frame back.
+    #[inline]
+    pub(crate) fn free_frame(&self, frame: Frame) {
+        let mut cache = self.cache().lock();
+        if cache.data.is_full() {
+            self.spill(&mut cache);
+        }
+        cache.data.push(frame);
+    }
+
+    #[cold]
+    fn spill(&self, cache: &mut Cache) {
+        let mut buddy = self.buddy.lock();
+        for frame in cache.data.drain(..CACHE_SIZE / 2) {
+            buddy.release(self.map.records(), frame, 0);
+        }
+    }
+
+    fn drain_caches(&self) {
+        for cache in &self.caches {
+            let mut cache = cache.lock();
+            let mut buddy = self.buddy.lock();
+            let Cache { data, zeroed } = &mut *cache;
+            for frame in data.drain(..).chain(zeroed.drain(..)) {
+                buddy.release(self.map.records(), frame, 0);
+            }
+        }
+    }
+
+    /// A frame full of zeros, to become a table of `level` with its only slot at `home`.
+    pub(crate) fn alloc_table(&self, level: Level, home: Home) -> Result<Frame> {
+        let frame = self.alloc_zeroed()?;
+        self.record(frame).begin(Kind::table(level), home);
+        Ok(frame)
+    }
+
+    /// A frame full of zeros for a table, counted as one; idle until its record begins.
+    pub(crate) fn alloc_zeroed(&self) -> Result<Frame> {
+        self.spend_allowance()?;
+        let frame = {
+            let mut cache = self.cache().lock();
+            match cache.zeroed.pop() {
+                Some(frame) => frame,
+                None => {
+                    let frame = match cache.data.pop() {
+                        Some(frame) => frame,
+                        None => self.refill(&mut cache)?,
+                    };
+                    drop(cache);
+                    self.map.clear(frame);
+                    frame
+                }
+            }
+        };
+        self.tables.fetch_add(1, Ordering::Relaxed);
+        Ok(frame)
+    }
+
+    /// Gives back a table's frame, all zeros.
+    pub(crate) fn free_table(&self, frame: Frame) {
+        debug_assert!(
+            self.entries(frame).iter().all(|entry| entry.load(Ordering::Relaxed) == 0),
+            "a freed table is empty"
+        );
+        self.tables.fetch_sub(1, Ordering::Relaxed);
+        let mut cache = self.cache().lock();
+        if cache.zeroed.is_full() {
+            drop(cache);
+            return self.free_frame(frame);
+        }
+        cache.zeroed.push(frame);
+    }
+
+    pub(crate) fn note_deferred(&self, frames: u64) {
+        self.deferred.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_undeferred(&self, frames: u64) {
+        self.deferred.fetch_sub(frames, Ordering::Relaxed);
+    }
+
+    /// Whether a grace period could free something.
+    pub(crate) fn has_deferred(&self) -> bool {
+        self.deferred.load(Ordering::Relaxed) != 0
     }
 }

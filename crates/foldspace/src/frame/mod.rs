@@ -1,8 +1,20 @@
 //! Physical frames: their records, the allocator, and [`Memory`], which holds them all.
 
+mod buddy;
+mod direct_map;
+mod garbage;
 mod memory;
+mod record;
 
-pub use memory::{Memory, MemoryConfig, MemoryStats, Violation};
+use core::sync::atomic::AtomicU64;
+
+pub(crate) use garbage::Garbage;
+pub use memory::{Memory, MemoryConfig, MemoryStats};
+pub(crate) use record::{Counts, Kind, NONE};
+pub use record::{Home, LineageId, Slot};
+
+/// The entries of a table.
+pub(crate) type Entries = [AtomicU64; crate::addr::ENTRIES];
 
 /// A frame number: physical address / 4096. Four thousand million frames are 16 TiB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,227 +1,162 @@
-//! skeleton: Address spaces: one operation a file.
-use crate::addr::{PageRange, VirtAddr};
-use crate::error::Result;
-use crate::frame::{Frame, Memory};
-use crate::platform::SpaceId;
-use crate::vma::{Backing, VmaFlags};
+//! Address spaces: the VMAs say what belongs where, the page table what is there. One operation a file.
+//!
+//! ```text
+//!   fault       takes no lock of the address space: version of the tree, path, lock of one last-level table
+//!   map, unmap, protect, brk, stack growth, fork, clear
+//!               one at a time (writers' lock), in this order:
+//!                 1 prepare the new version of the tree, make exclusive the tables that will change   (may run out of memory)
+//!                 2 publish the version                                                               (cannot fail from here on)
+//!                 3 change the tables
+//!                 4 shoot translations down, then retire what was taken out
+//! ```
+//!
+//! Between 2 and 4 of a change that replaces mappings the range is marked as in change: readers of maps see the new VMA at once, faults
+//! there wait. Step 1 comes first also where nothing is present, for all sharers of a table must have the same VMAs over its span.
+
+mod access;
+mod brk;
+mod change;
+mod clear;
+mod fault;
+mod fork;
+mod map;
+mod protect;
+mod types;
+mod unmap;
+mod usage;
+
 use alloc::sync::Arc;
-use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// Linux's default for `vm.max_map_count`.
-pub const MAX_MAP_COUNT: u64 = 65_530;
+use crossbeam_epoch::Guard;
+use spin::Mutex;
 
-/// Where a new mapping is to go.
-#[derive(Clone, Copy, Debug)]
-pub enum Placement {
-    /// Highest gap below the mapping base.
-    Anywhere,
-    /// There (rounded up to a page), if it is free, else anywhere.
-    Hint(VirtAddr),
-    /// There; what is mapped there goes away (MAP_FIXED).
-    Fixed(VirtAddr),
-    /// There, or [`crate::Error::AlreadyMapped`] (MAP_FIXED_NOREPLACE).
-    FixedNoReplace(VirtAddr),
-    /// Lowest gap in the first 2 GiB (MAP_32BIT).
-    Low,
-}
-
-/// A mapping to be made.
-#[derive(Clone, Debug)]
-pub struct MapRequest {
-    /// Where.
-    pub placement: Placement,
-    /// Bytes; rounded up to pages.
-    pub len: u64,
-    /// Permissions and behaviour.
-    pub flags: VmaFlags,
-    /// What it shows.
-    pub backing: Backing,
-    /// Page of the backing at which it starts.
-    pub page_offset: u64,
-}
-
-/// Addresses with a meaning of their own, set by exec, read by /proc, brk and the search for gaps. Fork copies them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Layout {
-    /// Gaps are searched downwards from here.
-    pub mmap_base: VirtAddr,
-    /// First address of the heap.
-    pub start_brk: VirtAddr,
-    /// Current end of the heap (not page aligned).
-    pub brk: VirtAddr,
-    /// Initial stack pointer: the VMA that holds it is `[stack]`.
-    pub start_stack: VirtAddr,
-    /// First byte of the program's code, and one past its last.
-    pub code: (VirtAddr, VirtAddr),
-    /// First byte of its data, and one past the last.
-    pub data: (VirtAddr, VirtAddr),
-    /// Argument strings on the stack (start, end): /proc/PID/cmdline.
-    pub args: (VirtAddr, VirtAddr),
-    /// Environment strings on the stack (start, end).
-    pub env: (VirtAddr, VirtAddr),
-    /// RLIMIT_STACK, bytes: how far a GROWS_DOWN area may grow.
-    pub stack_limit: u64,
-    /// RLIMIT_DATA for brk, bytes.
-    pub data_limit: u64,
-    /// RLIMIT_AS, bytes.
-    pub address_space_limit: u64,
-}
-
-/// How fork copies page tables.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum ForkMode {
-    /// Every table is copied at fork, as Linux does.
-    Copy = 0,
-    /// Last-level tables are shared (the COW PTE series).
-    Leaf = 1,
-    /// Everything below the root is shared.
-    Full = 2,
-}
-
-/// An access that faulted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Load.
-    Read,
-    /// Store.
-    Write,
-    /// Instruction fetch.
-    Execute,
-}
-
-/// Why a fault could not be resolved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// No VMA there (SIGSEGV, SEGV_MAPERR).
-    NotMapped,
-    /// The VMA does not allow it (SIGSEGV, SEGV_ACCERR).
-    AccessDenied,
-    /// Past the end of the object (SIGBUS, BUS_ADRERR).
-    PastEnd,
-    /// No frame left (SIGKILL by the out-of-memory killer on Linux).
-    OutOfMemory,
-}
-
-/// Sizes in pages unless said otherwise, derived by a walk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Usage {
-    /// All VMAs.
-    pub mapped: u64,
-    /// Largest that `mapped` has been.
-    pub mapped_peak: u64,
-    /// mlocked VMAs.
-    pub locked: u64,
-    /// Private writable, not stack.
-    pub data: u64,
-    /// Stack.
-    pub stack: u64,
-    /// Resident: private anonymous.
-    pub resident_anon: u64,
-    /// Resident: of files.
-    pub resident_file: u64,
-    /// Resident: shared anonymous memory.
-    pub resident_shared: u64,
-    /// Page-table frames reachable from the root, the root included, tables owned by backings excluded.
-    pub tables: u64,
-    /// Of `tables`, those that no other address space shares.
-    pub tables_exclusive: u64,
-}
+use crate::addr::{Level, PageRange, USER_END, VirtAddr};
+use crate::error::{Error, Result};
+use crate::frame::{Frame, Home, Memory};
+use crate::platform::SpaceId;
+use crate::table::Root;
+use crate::vma::{Version, VersionCell};
+use change::InChange;
+pub use types::{Access, Fault, ForkMode, Layout, MAX_MAP_COUNT, MapRequest, Placement, STACK_GUARD_GAP, Usage};
 
 /// An address space: a page table and the VMAs that say what belongs in it.
-pub struct AddressSpace {}
+///
+/// All operations take `&self` and may run on any number of threads. The embedder makes sure that no processor runs an address space
+/// (has [`AddressSpace::root`] loaded) when it is dropped.
+pub struct AddressSpace {
+    memory: Arc<Memory>,
+    id: SpaceId,
+    root: Frame,
+    vmas: VersionCell,
+    /// The writers' lock, and what it guards beside the tree: see [`Layout`].
+    writer: Mutex<Layout>,
+    in_change: InChange,
+    fork_mode: AtomicU8,
+    /// Largest number of mapped pages so far.
+    mapped_peak: AtomicU64,
+    /// Largest number of resident pages that anyone has asked for so far.
+    resident_peak: AtomicU64,
+}
 
 impl AddressSpace {
-    /// An empty one.
+    /// An empty address space: one frame for its root.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::OutOfMemory`].
     pub fn new(memory: &Arc<Memory>, layout: Layout) -> Result<AddressSpace> {
-        let _ = (memory, layout);
-        todo!()
+        retry_after_reclaim(memory, |_| {
+            let root = new_root(memory)?;
+            Ok(AddressSpace::from_parts(memory, root, Version::empty(), layout, ForkMode::Full))
+        })
     }
+
+    fn from_parts(memory: &Arc<Memory>, root: Frame, vmas: Version, layout: Layout, mode: ForkMode) -> AddressSpace {
+        let mapped = vmas.view().summary().totals.pages.total;
+        AddressSpace {
+            id: SpaceId(memory.next_space_id()),
+            memory: Arc::clone(memory),
+            root,
+            vmas: VersionCell::new(vmas),
+            writer: Mutex::new(layout),
+            in_change: InChange::default(),
+            fork_mode: AtomicU8::new(mode as u8),
+            mapped_peak: AtomicU64::new(mapped),
+            resident_peak: AtomicU64::new(0),
+        }
+    }
+
     /// Its name to the platform.
     pub fn id(&self) -> SpaceId {
-        todo!()
+        self.id
     }
+
     /// The frame of its root table: what CR3 is loaded with.
     pub fn root(&self) -> Frame {
-        todo!()
+        self.root
     }
-    /// Addresses with a meaning.
+
+    /// The memory that it lives on.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// Addresses with a meaning of their own.
     pub fn layout(&self) -> Layout {
-        todo!()
+        *self.writer.lock()
     }
+
     /// Changes them (exec, limits).
     pub fn update_layout(&self, change: impl FnOnce(&mut Layout)) {
-        let _ = change;
-        todo!()
+        change(&mut self.writer.lock());
     }
-    /// mmap: returns the address.
-    pub fn map(&self, request: MapRequest) -> Result<VirtAddr> {
-        let _ = request;
-        todo!()
+
+    /// The VMAs as they are now, held: they stay so whatever happens to the address space. O(1).
+    pub fn vmas(&self) -> Version {
+        self.vmas.hold(&self.memory.pin())
     }
-    /// munmap. Holes are fine.
-    pub fn unmap(&self, range: PageRange) -> Result<()> {
-        let _ = range;
-        todo!()
-    }
-    /// mprotect: `access` is a subset of READ, WRITE, EXEC.
-    pub fn protect(&self, range: PageRange, access: VmaFlags) -> Result<()> {
-        let _ = (range, access);
-        todo!()
-    }
-    /// brk: moves the end of the heap if that can be; returns where it is now.
-    pub fn brk(&self, end: VirtAddr) -> VirtAddr {
-        let _ = end;
-        todo!()
-    }
-    /// Resolves a page fault: afterwards the access succeeds (or faults again, harmlessly).
-    pub fn fault(&self, addr: VirtAddr, access: Access) -> core::result::Result<(), Fault> {
-        let _ = (addr, access);
-        todo!()
-    }
-    /// An address space with the same content, in constant time in mode [`ForkMode::Full`].
-    pub fn fork(&self) -> Result<AddressSpace> {
-        todo!()
-    }
-    /// The mode of the next fork; inherited by children.
+
+    /// The mode of the next fork; children inherit it.
     pub fn fork_mode(&self) -> ForkMode {
-        todo!()
+        match self.fork_mode.load(Ordering::Relaxed) {
+            0 => ForkMode::Copy,
+            1 => ForkMode::Leaf,
+            _ => ForkMode::Full,
+        }
     }
-    /// Sets it.
+
+    /// Sets the mode of the next fork.
     pub fn set_fork_mode(&self, mode: ForkMode) {
-        let _ = mode;
-        todo!()
+        self.fork_mode.store(mode as u8, Ordering::Relaxed);
     }
-    /// Unmaps everything. Dropping the address space does this too.
-    pub fn clear(&self) {
-        todo!()
+
+    pub(crate) fn tables(&self) -> Root<'_> {
+        Root { memory: &self.memory, frame: self.root }
     }
-    /// Copies bytes out, faulting pages in as a load would. Returns how many came before the first that could not be read.
-    pub fn read(&self, from: VirtAddr, out: &mut [u8]) -> usize {
-        let _ = (from, out);
-        todo!()
+
+    /// Everything that a program may map.
+    fn user_range() -> Option<PageRange> {
+        PageRange::new(VirtAddr(0), USER_END)
     }
-    /// Copies bytes in, faulting pages in as a store would. Returns how many.
-    pub fn write(&self, to: VirtAddr, bytes: &[u8]) -> usize {
-        let _ = (to, bytes);
-        todo!()
+}
+
+/// A root with the embedder's entries in its upper half.
+fn new_root(memory: &Memory) -> Result<Frame> {
+    let root = memory.alloc_table(Level::L4, Home::None)?;
+    for (index, entry) in memory.kernel_entries() {
+        memory.entries(root)[index.get()].store(*entry, Ordering::Relaxed);
     }
-    /// Like [`AddressSpace::write`], where the VMA need not be writable (loading a program's read-only segments).
-    pub fn write_forced(&self, to: VirtAddr, bytes: &[u8]) -> usize {
-        let _ = (to, bytes);
-        todo!()
-    }
-    /// Sizes now.
-    pub fn usage(&self) -> Usage {
-        todo!()
-    }
-    /// What `/proc/PID/maps` shows, of one instant: see [`crate::proc::Maps`].
-    pub fn maps(&self) -> crate::proc::Maps {
-        todo!()
-    }
-    /// Appends the memory lines of `/proc/PID/status` (VmPeak … VmSwap), each with its newline.
-    pub fn status_lines(&self, out: &mut Vec<u8>) {
-        let _ = out;
-        todo!()
+    Ok(root)
+}
+
+/// Runs an operation, and once more after freeing what waits for a grace period if it ran out of memory.
+fn retry_after_reclaim<T>(memory: &Memory, mut operation: impl FnMut(&Guard) -> Result<T>) -> Result<T> {
+    match operation(&memory.pin()) {
+        Err(Error::OutOfMemory) if memory.has_deferred() => {
+            memory.reclaim();
+            operation(&memory.pin())
+        }
+        result => result,
     }
 }

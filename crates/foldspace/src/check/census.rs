@@ -1,0 +1,69 @@
+//! Invariant 6: frames are conserved.
+
+use alloc::collections::BTreeSet;
+
+use super::{Reached, Verdict, ensure};
+use crate::backing::Object;
+use crate::frame::{Frame, Kind, Memory};
+use crate::space::AddressSpace;
+use crate::vma::Backing;
+
+impl Memory {
+    pub(super) fn check_census(&self, reached: &Reached, spaces: &[&AddressSpace], objects: &[&Object]) -> Verdict {
+        let cached = cached_pages(spaces, objects);
+        let (mut idle, mut free, mut tables) = (0, 0, 0);
+        for (number, record) in self.records().iter().enumerate() {
+            let frame = Frame(number as u32);
+            match record.kind() {
+                Kind::Idle => idle += 1,
+                Kind::Free => free += 1u64 << record.order(),
+                Kind::Table1 | Kind::Table2 | Kind::Table3 | Kind::Table4 => {
+                    tables += 1;
+                    ensure!(reached.tables.contains_key(&frame), "table {frame:?} is reached from no root: lost");
+                }
+                Kind::Anon => ensure!(reached.slots.contains_key(&frame), "{frame:?} is mapped nowhere: lost"),
+                Kind::Object => {
+                    let known = cached.contains(&frame) || (record.is_pinned() && objects.is_empty());
+                    let mapped = reached.slots.contains_key(&frame);
+                    ensure!(known || mapped, "{frame:?} of an object is neither cached nor mapped: lost");
+                    ensure!(record.is_pinned() || !cached.contains(&frame), "{frame:?} is cached and not pinned");
+                }
+                Kind::Absent | Kind::FreeTail | Kind::Reference | Kind::Reserved => {}
+            }
+        }
+        let stats = self.stats();
+        ensure!(
+            idle + free == stats.free + stats.deferred,
+            "{free} frames are in free blocks and {idle} idle, {} free and {} deferred were expected",
+            stats.free,
+            stats.deferred
+        );
+        // Tables that wait out a grace period still count as tables in the statistics, and are idle; three are the reference tables.
+        ensure!(
+            tables + 3 <= stats.tables && stats.tables <= tables + 3 + stats.deferred,
+            "{tables} tables exist, {} are counted",
+            stats.tables
+        );
+        Ok(())
+    }
+}
+
+/// The pages of all objects, mapped or given.
+fn cached_pages(spaces: &[&AddressSpace], objects: &[&Object]) -> BTreeSet<Frame> {
+    let mut cached = BTreeSet::new();
+    for object in objects {
+        object.for_each_page(|_, frame| {
+            cached.insert(frame);
+        });
+    }
+    for space in spaces {
+        for vma in space.vmas().view().iter() {
+            if let Backing::Object(object) = &vma.backing {
+                object.for_each_page(|_, frame| {
+                    cached.insert(frame);
+                });
+            }
+        }
+    }
+    cached
+}

@@ -1,0 +1,182 @@
+//! Invariants 1 and 4: permissions, and equal views.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::{Verdict, describe, ensure};
+use crate::addr::{Level, PAGE_SHIFT, PageRange, USER_END, VirtAddr};
+use crate::frame::{Frame, Memory};
+use crate::space::AddressSpace;
+use crate::table::Entry;
+use crate::vma::{Backing, Version, Vma, VmaFlags};
+
+/// A path from a root, as far as it has been walked.
+#[derive(Clone, Copy)]
+struct Path {
+    base: u64,
+    writable: bool,
+    exclusive: bool,
+}
+
+/// What of a VMA decides what may be installed, within a span.
+#[derive(PartialEq, Debug)]
+struct View {
+    range: PageRange,
+    flags: VmaFlags,
+    object: Option<(usize, u64)>,
+}
+
+const DECIDING: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::EXEC).union(VmaFlags::SHARED);
+
+impl Memory {
+    /// Invariant 1, and that each leaf is what its VMA says.
+    pub(super) fn check_permissions(&self, space: &AddressSpace) -> Verdict {
+        let vmas = space.vmas();
+        let start = Path { base: 0, writable: true, exclusive: true };
+        self.check_below(space, &vmas, space.root(), Level::L4, start)
+    }
+
+    fn check_below(&self, space: &AddressSpace, vmas: &Version, table: Frame, level: Level, path: Path) -> Verdict {
+        for (index, entry) in self.user_entries(table, level) {
+            let base = path.base + index.get() as u64 * level.entry_span();
+            let writable = path.writable && entry.is_writable();
+            if entry.is_reference() {
+                // Linked whole: one VMA must cover all of it.
+                let whole = base + level.entry_span();
+                let covered = vmas
+                    .view()
+                    .find(VirtAddr(base))
+                    .is_some_and(|vma| vma.end().get() >= whole && matches!(vma.backing, Backing::Anonymous));
+                ensure!(covered, "{}: zeros at {base:#x} ({level:?}) reach outside a VMA", describe(space));
+                continue;
+            }
+            let refs = self.record(entry.frame()).refs();
+            match level.below() {
+                Some(below) => {
+                    let exclusive = path.exclusive && refs == 1;
+                    self.check_below(space, vmas, entry.frame(), below, Path { base, writable, exclusive })?;
+                }
+                None => self.check_leaf(space, vmas, VirtAddr(base), entry, Path { base, writable, ..path })?,
+            }
+        }
+        Ok(())
+    }
+
+    fn check_leaf(&self, space: &AddressSpace, vmas: &Version, addr: VirtAddr, entry: Entry, path: Path) -> Verdict {
+        let who = describe(space);
+        let Some(vma) = vmas.view().find(addr) else {
+            ensure!(false, "{who}: {addr} is present, and no VMA covers it");
+            return Ok(());
+        };
+        if path.writable {
+            let frame = self.record(entry.frame());
+            ensure!(path.exclusive, "{who}: {addr} can be written through a shared table");
+            ensure!(vma.flags.contains(VmaFlags::WRITE), "{who}: {addr} can be written, its VMA does not allow it");
+            if entry.is_object() {
+                ensure!(
+                    vma.flags.contains(VmaFlags::SHARED),
+                    "{who}: {addr} lets an object be written by a private mapping"
+                );
+            } else {
+                ensure!(frame.refs() == 1, "{who}: {addr} can be written, its frame has {} references", frame.refs());
+            }
+        }
+        let accessible = vma.flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC);
+        ensure!(accessible || !entry.is_user(), "{who}: {addr} is accessible, its VMA allows nothing");
+        ensure!(
+            !entry.is_executable() || vma.flags.contains(VmaFlags::EXEC) || !entry.is_user(),
+            "{who}: {addr} can be executed, its VMA does not allow it"
+        );
+        ensure!(
+            !entry.is_object() || matches!(vma.backing, Backing::Object(_)),
+            "{who}: {addr} shows an object where none is mapped"
+        );
+        Ok(())
+    }
+
+    /// Invariant 4: for each table that has several parents, the views of all who reach it.
+    pub(super) fn check_views(&self, spaces: &[&AddressSpace]) -> Verdict {
+        let mut first: BTreeMap<(Frame, u64), (usize, Vec<View>)> = BTreeMap::new();
+        for (number, space) in spaces.iter().enumerate() {
+            let vmas = space.vmas();
+            self.compare_views(number, spaces, &vmas, space.root(), Level::L4, 0, &mut first)?;
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a recursive walk with its context")]
+    fn compare_views(
+        &self,
+        number: usize,
+        spaces: &[&AddressSpace],
+        vmas: &Version,
+        table: Frame,
+        level: Level,
+        base: u64,
+        first: &mut BTreeMap<(Frame, u64), (usize, Vec<View>)>,
+    ) -> Verdict {
+        let Some(below) = level.below() else { return Ok(()) };
+        for (index, entry) in self.user_entries(table, level).filter(|(_, entry)| !entry.is_reference()) {
+            let at = base + index.get() as u64 * level.entry_span();
+            if self.record(entry.frame()).refs() > 1 {
+                // Below, everything is the same for all who come this way: one look is enough.
+                let mine = views(vmas, at, level.entry_span());
+                match first.get(&(entry.frame(), at)) {
+                    Some((other, theirs)) => {
+                        ensure!(
+                            mine == *theirs,
+                            "{} and {} share the table at {at:#x} ({below:?}), and see {mine:?} and {theirs:?} there",
+                            describe(spaces[number]),
+                            describe(spaces[*other])
+                        );
+                        continue;
+                    }
+                    None => {
+                        first.insert((entry.frame(), at), (number, mine));
+                    }
+                }
+            }
+            self.compare_views(number, spaces, vmas, entry.frame(), below, at, first)?;
+        }
+        Ok(())
+    }
+}
+
+/// The VMAs of a span, as far as they decide.
+fn views(vmas: &Version, start: u64, span: u64) -> Vec<View> {
+    let end = (start + span).min(USER_END.get());
+    let Some(span) = PageRange::new(VirtAddr(start), VirtAddr(end)) else { return Vec::new() };
+    let mut views: Vec<View> = Vec::new();
+    for vma in vmas.view().range(span) {
+        let Some(range) = vma.range.intersect(span) else { continue };
+        let view = View { range, flags: vma.flags & DECIDING, object: object(vma, range) };
+        // Names and advice split VMAs without changing what may be installed.
+        match views.last_mut() {
+            Some(last) if last.range.end() == range.start() && last.flags == view.flags && continues(last, &view) => {
+                if let Some(joined) = PageRange::new(last.range.start(), range.end()) {
+                    last.range = joined;
+                }
+            }
+            _ => views.push(view),
+        }
+    }
+    views
+}
+
+fn object(vma: &Vma, range: PageRange) -> Option<(usize, u64)> {
+    match &vma.backing {
+        Backing::Anonymous => None,
+        Backing::Object(object) => {
+            let skipped = (range.start().get() - vma.start().get()) >> PAGE_SHIFT;
+            Some((alloc::sync::Arc::as_ptr(object) as usize, vma.page_offset + skipped))
+        }
+    }
+}
+
+fn continues(last: &View, next: &View) -> bool {
+    match (last.object, next.object) {
+        (None, None) => true,
+        (Some((a, offset)), Some((b, next))) => a == b && offset + last.range.pages() == next,
+        _ => false,
+    }
+}

@@ -1,0 +1,293 @@
+//! The record of a frame: 32 bytes that say what it is, how many refer to it, and where those are.
+
+use core::hint::spin_loop;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::Frame;
+use crate::addr::{Index, Level};
+
+/// "No frame" in a link.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// What a frame is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Not handed to the manager.
+    Absent = 0,
+    /// Head of a free block in the buddy lists.
+    Free = 1,
+    /// Inside a free block, not its head.
+    FreeTail = 2,
+    /// In a cache of single frames, or waiting out its grace period.
+    Idle = 3,
+    /// Content of private anonymous memory.
+    Anon = 4,
+    /// Content of an object.
+    Object = 5,
+    /// Zero frame, reference frames and the tables made of them: mapped anywhere, never counted, never moved.
+    Reference = 6,
+    /// The embedder's, and the records themselves.
+    Reserved = 7,
+    /// A page table of level 1 to 4: 8 + level.
+    Table1 = 9,
+    Table2 = 10,
+    Table3 = 11,
+    Table4 = 12,
+}
+
+impl Kind {
+    const ALL: [Kind; 12] = [
+        Kind::Absent,
+        Kind::Free,
+        Kind::FreeTail,
+        Kind::Idle,
+        Kind::Anon,
+        Kind::Object,
+        Kind::Reference,
+        Kind::Reserved,
+        Kind::Table1,
+        Kind::Table2,
+        Kind::Table3,
+        Kind::Table4,
+    ];
+
+    /// The kind of a table of `level`.
+    pub(crate) const fn table(level: Level) -> Kind {
+        match level {
+            Level::L1 => Kind::Table1,
+            Level::L2 => Kind::Table2,
+            Level::L3 => Kind::Table3,
+            Level::L4 => Kind::Table4,
+        }
+    }
+
+    fn from_bits(bits: u32) -> Kind {
+        Kind::ALL.into_iter().find(|kind| *kind as u32 == bits & 0xf).unwrap_or(Kind::Absent)
+    }
+}
+
+/// A place in a table that refers to a frame.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Slot {
+    /// The table.
+    pub table: Frame,
+    /// The entry.
+    pub index: Index,
+}
+
+/// Names a lineage: all live tables that descend from one table by unsharing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LineageId(pub(crate) u32);
+
+/// Where the slots are that refer to a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Home {
+    /// Nowhere, or not tracked.
+    None,
+    /// The only slot.
+    Slot(Slot),
+    /// This index in tables of this lineage.
+    Lineage(LineageId, Index),
+    /// At unrelated places: in the list of [`crate::reverse`].
+    Listed,
+}
+
+impl Home {
+    fn pack(self) -> u64 {
+        let place = |tag: u64, number: u32, index: Index| tag << 62 | (number as u64) << 9 | index.get() as u64;
+        match self {
+            Home::None => 0,
+            Home::Slot(slot) => place(1, slot.table.0, slot.index),
+            Home::Lineage(id, index) => place(2, id.0, index),
+            Home::Listed => 3 << 62,
+        }
+    }
+
+    fn unpack(bits: u64) -> Home {
+        let number = (bits >> 9) as u32;
+        let index = Index::truncate(bits);
+        match bits >> 62 {
+            0 => Home::None,
+            1 => Home::Slot(Slot { table: Frame(number), index }),
+            2 => Home::Lineage(LineageId(number), index),
+            _ => Home::Listed,
+        }
+    }
+}
+
+/// Present entries of a table, by what they refer to. Each at most 512: ten bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counts {
+    /// Private anonymous frames.
+    pub(crate) anon: u32,
+    /// Frames of objects.
+    pub(crate) object: u32,
+    /// Tables, and whatever is not counted (reference frames and tables).
+    pub(crate) other: u32,
+}
+
+impl Counts {
+    pub(crate) const fn pack(self) -> u32 {
+        self.anon | self.object << 10 | self.other << 20
+    }
+    pub(crate) const fn unpack(bits: u32) -> Counts {
+        Counts { anon: bits & 0x3ff, object: bits >> 10 & 0x3ff, other: bits >> 20 & 0x3ff }
+    }
+    pub(crate) const fn is_empty(self) -> bool {
+        self.pack() == 0
+    }
+}
+
+/// Bit lock of a table: slots change only under it.
+const LOCKED: u32 = 1 << 4;
+/// Kept by the cache of an object: one of `refs` is not a slot.
+const PINNED: u32 = 1 << 5;
+const ORDER_SHIFT: u32 = 8;
+
+/// What the manager knows about one frame.
+///
+/// # Invariants
+///
+/// - `refs` of a data frame: slots that map it plus one if `PINNED`; of a table: parent slots that link it; a root: 1.
+/// - `home` finds every such slot ([`Home`]); a table that it names is alive.
+/// - `lineage`, and `next`/`prev` of a table: its lineage and neighbours there ([`NONE`] at the ends), under the lineage's lock.
+///   `next`/`prev` of a free block: neighbours in the buddy list, under the buddy lock. `next` of an idle frame: garbage chain.
+/// - `counts` of a table: present entries by kind, under the table's lock.
+#[repr(C)]
+pub(crate) struct Record {
+    state: AtomicU32,
+    refs: AtomicU32,
+    home: AtomicU64,
+    next: AtomicU32,
+    prev: AtomicU32,
+    lineage: AtomicU32,
+    counts: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Record>() == 32);
+
+impl Record {
+    pub(crate) fn kind(&self) -> Kind {
+        Kind::from_bits(self.state.load(Ordering::Relaxed))
+    }
+
+    /// Level of a table, `None` for anything else.
+    pub(crate) fn table_level(&self) -> Option<Level> {
+        match self.kind() {
+            Kind::Table1 => Some(Level::L1),
+            Kind::Table2 => Some(Level::L2),
+            Kind::Table3 => Some(Level::L3),
+            Kind::Table4 => Some(Level::L4),
+            _ => None,
+        }
+    }
+
+    /// Becomes `kind` with one reference at `home`, unlocked, in no lineage, counting nothing. Only the owner of an idle frame may call this.
+    #[inline]
+    pub(crate) fn begin(&self, kind: Kind, home: Home) {
+        self.refs.store(1, Ordering::Relaxed);
+        self.home.store(home.pack(), Ordering::Relaxed);
+        self.lineage.store(NONE, Ordering::Relaxed);
+        self.counts.store(0, Ordering::Relaxed);
+        self.state.store(kind as u32, Ordering::Release);
+    }
+
+    /// Becomes head of a block of `order`, free or reserved, or anything without references.
+    pub(crate) fn mark(&self, kind: Kind, order: u8) {
+        self.state.store(kind as u32 | (order as u32) << ORDER_SHIFT, Ordering::Release);
+        self.refs.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn order(&self) -> u8 {
+        (self.state.load(Ordering::Relaxed) >> ORDER_SHIFT) as u8
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & PINNED != 0
+    }
+    pub(crate) fn pin(&self) {
+        self.state.fetch_or(PINNED, Ordering::Relaxed);
+    }
+    pub(crate) fn unpin(&self) {
+        self.state.fetch_and(!PINNED, Ordering::Relaxed);
+    }
+
+    /// Spins until the lock of this table is ours. Acquire: what the last holder stored is seen.
+    #[inline]
+    pub(crate) fn lock(&self) {
+        while self.state.fetch_or(LOCKED, Ordering::Acquire) & LOCKED != 0 {
+            while self.state.load(Ordering::Relaxed) & LOCKED != 0 {
+                spin_loop();
+            }
+        }
+    }
+    /// Release: pairs with [`Record::lock`].
+    #[inline]
+    pub(crate) fn unlock(&self) {
+        self.state.fetch_and(!LOCKED, Ordering::Release);
+    }
+    pub(crate) fn is_locked(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & LOCKED != 0
+    }
+
+    /// Acquire: whoever sees that it became the only one also sees what the others did before they left.
+    #[inline]
+    pub(crate) fn refs(&self) -> u32 {
+        self.refs.load(Ordering::Acquire)
+    }
+    /// Under the lock of a table that has a slot to it (or by the object that pins it).
+    #[inline]
+    pub(crate) fn add_ref(&self) {
+        self.refs.fetch_add(1, Ordering::Relaxed);
+    }
+    /// Returns what is left. AcqRel: the last one sees all that the others did.
+    #[inline]
+    pub(crate) fn drop_ref(&self) -> u32 {
+        self.refs.fetch_sub(1, Ordering::AcqRel) - 1
+    }
+
+    #[inline]
+    pub(crate) fn home(&self) -> Home {
+        Home::unpack(self.home.load(Ordering::Relaxed))
+    }
+    #[inline]
+    pub(crate) fn set_home(&self, home: Home) {
+        self.home.store(home.pack(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn next(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+    pub(crate) fn set_next(&self, frame: u32) {
+        self.next.store(frame, Ordering::Relaxed);
+    }
+    pub(crate) fn prev(&self) -> u32 {
+        self.prev.load(Ordering::Relaxed)
+    }
+    pub(crate) fn set_prev(&self, frame: u32) {
+        self.prev.store(frame, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lineage(&self) -> Option<LineageId> {
+        Some(self.lineage.load(Ordering::Relaxed)).filter(|id| *id != NONE).map(LineageId)
+    }
+    pub(crate) fn set_lineage(&self, id: Option<LineageId>) {
+        self.lineage.store(id.map_or(NONE, |id| id.0), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn counts(&self) -> Counts {
+        Counts::unpack(self.counts.load(Ordering::Relaxed))
+    }
+    #[inline]
+    pub(crate) fn set_counts(&self, counts: Counts) {
+        self.counts.store(counts.pack(), Ordering::Relaxed);
+    }
+    /// Adds packed units, under the table's lock: no field overflows, since a table has 512 entries.
+    #[inline]
+    pub(crate) fn shift_counts(&self, removed: u32, added: u32) {
+        let now = self.counts.load(Ordering::Relaxed);
+        self.counts.store(now.wrapping_sub(removed).wrapping_add(added), Ordering::Relaxed);
+    }
+}

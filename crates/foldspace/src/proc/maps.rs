@@ -1,0 +1,127 @@
+//! `/proc/PID/maps` (proc_pid_maps(5), `show_map_vma` in Linux's `fs/proc/task_mmu.c`).
+
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+
+use crate::addr::{PAGE_SHIFT, VirtAddr};
+use crate::space::{AddressSpace, Layout};
+use crate::vma::{Backing, Version, Vma, VmaFlags};
+
+/// Column at which a name begins, at the earliest.
+const NAME_COLUMN: usize = 73;
+
+/// One instant of an address space, to be read piece by piece: however long that takes and whatever happens meanwhile, the lines are of
+/// the moment when it was made.
+pub struct Maps {
+    vmas: Version,
+    layout: Layout,
+}
+
+impl AddressSpace {
+    /// What `/proc/PID/maps` shows now. O(1).
+    pub fn maps(&self) -> Maps {
+        let layout = self.layout();
+        Maps { vmas: self.vmas(), layout }
+    }
+}
+
+impl Maps {
+    /// Appends the line of the first VMA that ends above `from`, and returns where to go on; `None` (and no line) at the end. O(log VMAs).
+    pub fn line(&self, from: VirtAddr, out: &mut Vec<u8>) -> Option<VirtAddr> {
+        let vma = self.vmas.view().find_at_or_after(from)?;
+        self.write(vma, out);
+        Some(vma.end())
+    }
+
+    /// All lines.
+    pub fn text(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for vma in self.vmas.view().iter() {
+            self.write(vma, &mut out);
+        }
+        out
+    }
+
+    /// The VMAs that it shows.
+    pub fn vmas(&self) -> &Version {
+        &self.vmas
+    }
+
+    fn write(&self, vma: &Vma, out: &mut Vec<u8>) {
+        let line_start = out.len();
+        let identity = match &vma.backing {
+            Backing::Object(object) => object.identity(),
+            Backing::Anonymous => Default::default(),
+        };
+        let offset = match vma.backing {
+            Backing::Object(_) => vma.page_offset << PAGE_SHIFT,
+            Backing::Anonymous => 0,
+        };
+        let letter = |flag, yes: char| if vma.flags.contains(flag) { yes } else { '-' };
+        let sharing = if vma.flags.contains(VmaFlags::SHARED) { 's' } else { 'p' };
+        // Writing into a vector cannot fail.
+        let _ = write!(
+            Text(out),
+            "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
+            vma.start().get(),
+            vma.end().get(),
+            letter(VmaFlags::READ, 'r'),
+            letter(VmaFlags::WRITE, 'w'),
+            letter(VmaFlags::EXEC, 'x'),
+            sharing,
+            offset,
+            identity.major,
+            identity.minor,
+            identity.inode,
+        );
+        let fixed_end = out.len();
+        self.name(vma, out);
+        if out.len() > fixed_end {
+            let padding = NAME_COLUMN.saturating_sub(fixed_end - line_start);
+            out.splice(fixed_end..fixed_end, core::iter::repeat_n(b' ', padding));
+        }
+        out.push(b'\n');
+    }
+
+    /// The last column, by Linux's precedence: file, heap, stack, given name, nothing.
+    fn name(&self, vma: &Vma, out: &mut Vec<u8>) {
+        if let Backing::Object(object) = &vma.backing {
+            match &vma.name {
+                Some(name) if object.is_anonymous() => bracketed(b"anon_shmem:", name, out),
+                _ => escaped_path(|path| object.path(path), out),
+            }
+        } else if vma.start() < self.layout.brk && vma.end() > self.layout.start_brk {
+            out.extend_from_slice(b"[heap]");
+        } else if vma.range.contains(self.layout.start_stack) {
+            out.extend_from_slice(b"[stack]");
+        } else if let Some(name) = &vma.name {
+            bracketed(b"anon:", name, out);
+        }
+    }
+}
+
+fn bracketed(kind: &[u8], name: &[u8], out: &mut Vec<u8>) {
+    out.push(b'[');
+    out.extend_from_slice(kind);
+    out.extend_from_slice(name);
+    out.push(b']');
+}
+
+/// Only a newline is escaped in a path.
+fn escaped_path(path: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+    let start = out.len();
+    path(out);
+    while let Some(at) = out[start..].iter().position(|byte| *byte == b'\n') {
+        out.splice(start + at..start + at + 1, *b"\\012");
+    }
+}
+
+/// Formatting into bytes.
+pub(super) struct Text<'a>(pub(super) &'a mut Vec<u8>);
+
+impl Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! From a frame back to the slots that refer to it: lineages of tables, and the list for frames mapped at unrelated places.
+//!
+//! A frame's [`Home`] says where its slots are. It costs nothing at fork: a copied table joins the lineage of the original, where every
+//! frame that both map keeps its index. Only a frame of an object that is mapped from tables of different lineages is listed.
+
+mod lineage;
+mod listed;
+
+use spin::Mutex;
+
+use crate::addr::Index;
+use crate::error::Result;
+use crate::frame::{Frame, Home, LineageId, Memory, Slot};
+use crate::table::Entry;
+use listed::Listed;
+
+/// What is needed beside the records.
+pub(crate) struct Reverse {
+    lineages: lineage::Lineages,
+    listed: Mutex<Listed>,
+}
+
+/// The place of a slot as the list of homes names it: the lineage of its table, or the table while that has none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Anchor {
+    Table(Frame),
+    Lineage(LineageId),
+}
+
+impl Reverse {
+    pub(crate) fn new() -> Reverse {
+        Reverse { lineages: lineage::Lineages::new(), listed: Mutex::new(Listed::default()) }
+    }
+}
+
+impl Memory {
+    fn anchor(&self, table: Frame) -> Anchor {
+        match self.record(table).lineage() {
+            Some(id) => Anchor::Lineage(id),
+            None => Anchor::Table(table),
+        }
+    }
+
+    /// `slot` now maps an object's `frame`: adds the reference. Under the lock of the slot's table.
+    ///
+    /// # Errors
+    ///
+    /// Out of memory, if the frame becomes one that is listed; nothing has changed then.
+    pub(crate) fn add_home(&self, frame: Frame, slot: Slot) -> Result<()> {
+        let mut listed = self.reverse.listed.lock();
+        let record = self.record(frame);
+        let here = self.anchor(slot.table);
+        let home = match record.home() {
+            Home::None => Home::Slot(slot),
+            Home::Slot(only) if self.anchor(only.table) == here && only.index == slot.index => match here {
+                Anchor::Lineage(id) => Home::Lineage(id, slot.index),
+                Anchor::Table(_) => Home::Slot(slot),
+            },
+            Home::Lineage(id, index) if here == Anchor::Lineage(id) && index == slot.index => Home::Lineage(id, index),
+            Home::Slot(only) => {
+                listed.start(frame, [(self.anchor(only.table), only.index, 1), (here, slot.index, 1)])?;
+                Home::Listed
+            }
+            Home::Lineage(id, index) => {
+                let slots = record.refs() - record.is_pinned() as u32;
+                listed.start(frame, [(Anchor::Lineage(id), index, slots), (here, slot.index, 1)])?;
+                Home::Listed
+            }
+            Home::Listed => {
+                listed.add(frame, here, slot.index)?;
+                Home::Listed
+            }
+        };
+        record.set_home(home);
+        record.add_ref();
+        Ok(())
+    }
+
+    /// `slot` no longer maps an object's `frame`: drops the reference and returns how many are left. Under the lock of the slot's table.
+    pub(crate) fn drop_home(&self, frame: Frame, slot: Slot) -> u32 {
+        let mut listed = self.reverse.listed.lock();
+        let record = self.record(frame);
+        let left = record.drop_ref();
+        if record.home() == Home::Listed {
+            if listed.remove(frame, self.anchor(slot.table), slot.index) {
+                record.set_home(Home::None);
+            }
+        } else if left == record.is_pinned() as u32 {
+            record.set_home(Home::None);
+        }
+        left
+    }
+
+    /// An object lets go of a page: drops its reference and returns how many are left.
+    pub(crate) fn unpin_object(&self, frame: Frame) -> u32 {
+        let _listed = self.reverse.listed.lock();
+        let record = self.record(frame);
+        record.unpin();
+        record.drop_ref()
+    }
+
+    /// What `entry`, at `index` of `table`, refers to is now also in the same place of a copy of `table`, both in `lineage`: adds the
+    /// reference. Under the lock of `table`.
+    #[inline]
+    pub(crate) fn copy_home(&self, entry: Entry, table: Frame, lineage: LineageId, index: Index) {
+        let record = self.record(entry.frame());
+        if !entry.is_object() {
+            record.set_home(Home::Lineage(lineage, index));
+            return record.add_ref();
+        }
+        // Frames of objects are mapped from unrelated tables too, which change the home under the list's lock.
+        let mut listed = self.reverse.listed.lock();
+        if record.home() == Home::Listed {
+            listed.copied(entry.frame(), Anchor::Table(table), Anchor::Lineage(lineage), index);
+        } else {
+            record.set_home(Home::Lineage(lineage, index));
+        }
+        record.add_ref();
+    }
+
+    /// Puts `copy` beside `table` in its lineage, which is founded if there is none; `table` is locked.
+    ///
+    /// # Errors
+    ///
+    /// Out of memory, if a lineage cannot be founded.
+    pub(crate) fn join_lineage(&self, table: Frame, copy: Frame) -> Result<LineageId> {
+        self.reverse.lineages.join(self, table, copy)
+    }
+
+    /// Takes a dead table out of its lineage, if it is in one.
+    pub(crate) fn leave_lineage(&self, table: Frame) {
+        self.reverse.lineages.leave(self, table);
+    }
+
+    /// Calls `visit` for each slot that refers to `frame`; exact when nothing changes meanwhile. Time: tables that map it, and the copies
+    /// in their lineages.
+    pub fn slots(&self, frame: Frame, mut visit: impl FnMut(Slot)) {
+        let mut visit_anchor = |anchor: Anchor, index: Index| {
+            let mut look = |table: Frame| {
+                let entry =
+                    Entry::from_bits(self.entries(table)[index.get()].load(core::sync::atomic::Ordering::Acquire));
+                if entry.is_present() && entry.frame() == frame {
+                    visit(Slot { table, index });
+                }
+            };
+            match anchor {
+                Anchor::Table(table) => look(table),
+                Anchor::Lineage(id) => self.reverse.lineages.for_each(self, id, look),
+            }
+        };
+        match self.record(frame).home() {
+            Home::None => {}
+            Home::Slot(slot) => visit_anchor(Anchor::Table(slot.table), slot.index),
+            Home::Lineage(id, index) => visit_anchor(Anchor::Lineage(id), index),
+            Home::Listed => {
+                for (anchor, index, _) in self.reverse.listed.lock().places(frame) {
+                    visit_anchor(anchor, index);
+                }
+            }
+        }
+    }
+
+    /// Calls `visit` for each member of a lineage.
+    pub(crate) fn lineage_members(&self, id: LineageId, visit: impl FnMut(Frame)) {
+        self.reverse.lineages.for_each(self, id, visit);
+    }
+
+    /// Slots that the list counts for a listed frame (for the checker).
+    pub(crate) fn listed_slots(&self, frame: Frame) -> u32 {
+        self.reverse.listed.lock().places(frame).map(|(_, _, slots)| slots).sum()
+    }
+}

@@ -1,0 +1,94 @@
+//! Reading and writing an address space from outside: a kernel's copies to and from user memory, which never touch user addresses.
+
+use super::fault::Force;
+use super::{Access, AddressSpace};
+use crate::addr::{Level, PAGE_SIZE, USER_END, VirtAddr};
+use crate::frame::{Frame, Garbage};
+use crate::table::Supply;
+
+impl AddressSpace {
+    /// Copies bytes out, faulting pages in as loads would. Returns how many came before the first that could not be read.
+    pub fn read(&self, from: VirtAddr, out: &mut [u8]) -> usize {
+        let len = out.len();
+        self.for_each_page(from, len, Access::Read, |frame, offset, at, bytes| {
+            self.memory.read_frame(frame, offset, &mut out[at..at + bytes]);
+        })
+    }
+
+    /// Copies bytes in, faulting pages in as stores would. Returns how many went before the first that could not be written.
+    pub fn write(&self, to: VirtAddr, bytes: &[u8]) -> usize {
+        self.for_each_page(to, bytes.len(), Access::Write, |frame, offset, at, len| {
+            self.memory.write_frame(frame, offset, &bytes[at..at + len]);
+        })
+    }
+
+    /// Like [`AddressSpace::write`], also where a private VMA is not writable: the page becomes a private copy, as for a debugger's
+    /// store. For loaders of programs.
+    pub fn write_forced(&self, to: VirtAddr, bytes: &[u8]) -> usize {
+        let mut done = 0;
+        while done < bytes.len() {
+            let Some((addr, offset, len)) = chunk(to, done, bytes.len()) else { break };
+            if self.fault_with(addr, Access::Write, Force::Yes).is_err() {
+                break;
+            }
+            if !self.write_own_page(addr, offset, &bytes[done..done + len]) {
+                continue;
+            }
+            done += len;
+        }
+        done
+    }
+
+    /// Writes into a page if it is private and ours alone, under the lock of its table.
+    fn write_own_page(&self, addr: VirtAddr, offset: usize, bytes: &[u8]) -> bool {
+        let guard = self.memory.pin();
+        let mut garbage = Garbage::new();
+        let mut supply = Supply::on_demand(&self.memory);
+        let written = self.tables().own(addr, Level::L1, &mut supply, &mut garbage).is_ok_and(|table| {
+            let entry = table.entry(addr.index(Level::L1));
+            let ours = entry.is_present()
+                && !entry.is_reference()
+                && !entry.is_object()
+                && self.memory.record(entry.frame()).refs() == 1;
+            if ours {
+                self.memory.write_frame(entry.frame(), offset, bytes);
+            }
+            ours
+        });
+        if let Some(page) = crate::addr::PageRange::page_of(addr) {
+            self.finish(garbage, &guard, page);
+        }
+        written
+    }
+
+    fn for_each_page(
+        &self,
+        start: VirtAddr,
+        len: usize,
+        access: Access,
+        mut each: impl FnMut(Frame, usize, usize, usize),
+    ) -> usize {
+        let guard = self.memory.pin();
+        let mut done = 0;
+        while done < len {
+            let Some((addr, offset, bytes)) = chunk(start, done, len) else { break };
+            let leaf = self.tables().look(addr);
+            let allowed = leaf.rights.user && (access != Access::Write || leaf.rights.write);
+            if leaf.entry.is_present() && allowed {
+                each(leaf.entry.frame(), offset, done, bytes);
+                done += bytes;
+            } else if self.fault(addr, access).is_err() {
+                break;
+            }
+        }
+        drop(guard);
+        done
+    }
+}
+
+/// The next piece within one page: address, offset in the page, bytes. `None` outside the user half.
+fn chunk(start: VirtAddr, done: usize, len: usize) -> Option<(VirtAddr, usize, usize)> {
+    let addr = start.checked_add(done as u64).filter(|addr| *addr < USER_END)?;
+    let offset = addr.page_offset();
+    Some((addr, offset, (PAGE_SIZE as usize - offset).min(len - done)))
+}

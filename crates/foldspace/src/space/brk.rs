@@ -1,0 +1,95 @@
+//! brk and the growth of stacks: areas that extend.
+
+use crossbeam_epoch::Guard;
+
+use super::{AddressSpace, MapRequest, Placement, STACK_GUARD_GAP, retry_after_reclaim};
+use crate::addr::{PAGE_SIZE, PageRange, USER_END, VirtAddr};
+use crate::error::{Error, Result};
+use crate::vma::{Backing, VmaFlags};
+
+/// What the heap allows.
+const HEAP: VmaFlags = VmaFlags::READ
+    .union(VmaFlags::WRITE)
+    .union(VmaFlags::MAY_READ)
+    .union(VmaFlags::MAY_WRITE)
+    .union(VmaFlags::MAY_EXEC);
+
+impl AddressSpace {
+    /// Moves the end of the heap to `end` if that can be, and returns where it is then: brk(2) as the kernel has it
+    /// (`mm/mmap.c`, `SYSCALL_DEFINE1(brk)`), which never fails but leaves the end where it was.
+    pub fn brk(&self, end: VirtAddr) -> VirtAddr {
+        let moved = retry_after_reclaim(&self.memory, |guard| self.brk_once(guard, end));
+        moved.unwrap_or_else(|_| self.writer.lock().brk)
+    }
+
+    fn brk_once(&self, guard: &Guard, end: VirtAddr) -> Result<VirtAddr> {
+        let mut layout = self.writer.lock();
+        if end < layout.start_brk || end > USER_END {
+            return Ok(layout.brk);
+        }
+        let data = layout.data.1.get().saturating_sub(layout.data.0.get());
+        if (end.get() - layout.start_brk.get()).saturating_add(data) > layout.data_limit {
+            return Ok(layout.brk);
+        }
+        let aligned = |addr: VirtAddr| addr.page_ceil().ok_or(Error::BadRange);
+        let (old, new) = (aligned(layout.brk)?, aligned(end)?);
+        if let Some(given_back) = PageRange::new(new, old) {
+            self.unmap_locked(guard, given_back)?;
+        } else if let Some(wanted) = PageRange::new(old, new) {
+            // A stack above keeps its guard gap, anything else one page.
+            let next = self.vmas.load(guard).find_at_or_after(old);
+            let room = next.map_or(USER_END.get(), |vma| {
+                let guard = if vma.flags.contains(VmaFlags::GROWS_DOWN) { STACK_GUARD_GAP } else { 0 };
+                vma.start().get().saturating_sub(guard)
+            });
+            if wanted.end().get().saturating_add(PAGE_SIZE) > room {
+                return Ok(layout.brk);
+            }
+            let request = MapRequest {
+                placement: Placement::FixedNoReplace(old),
+                len: wanted.len(),
+                flags: HEAP,
+                backing: Backing::Anonymous,
+                page_offset: 0,
+            };
+            self.map_locked(guard, &layout, &request, wanted.len())?;
+        }
+        layout.brk = end;
+        Ok(end)
+    }
+
+    /// Extends the stack above `addr` down to it, by Linux's rules (`expand_downwards` in `mm/vma.c`): within RLIMIT_STACK, and no closer than
+    /// the guard gap to what can be accessed below. `false` if there is no stack to extend, or it may not be.
+    pub(super) fn grow_stack(&self, guard: &Guard, addr: VirtAddr) -> Result<bool> {
+        let layout = self.writer.lock();
+        let version = self.vmas.load(guard);
+        let neighbours = version.neighbours(addr);
+        let Some(stack) = neighbours.at_or_after else { return Ok(false) };
+        if stack.start() <= addr {
+            // Another thread has extended it, or mapped something, meanwhile.
+            return Ok(true);
+        }
+        let Some(range) = PageRange::new(addr.page_floor(), stack.end()) else { return Ok(false) };
+        let Some(added) = PageRange::new(addr.page_floor(), stack.start()) else { return Ok(false) };
+        let total = version.summary().totals.pages.total.saturating_mul(PAGE_SIZE);
+        if !stack.flags.contains(VmaFlags::GROWS_DOWN)
+            || addr.get() < PAGE_SIZE * 16
+            || range.len() > layout.stack_limit
+            || total.saturating_add(added.len()) > layout.address_space_limit
+        {
+            return Ok(false);
+        }
+        let accessible = VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC;
+        if let Some(below) = neighbours.before
+            && !below.flags.contains(VmaFlags::GROWS_DOWN)
+            && below.flags.intersects(accessible)
+            && range.start().get() - below.end().get() < STACK_GUARD_GAP
+        {
+            return Ok(false);
+        }
+        let mut area = stack.clone();
+        area.range = added;
+        self.replace(guard, added, Some(area))?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,135 @@
+//! What all changes of layout share.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_epoch::Guard;
+
+use super::AddressSpace;
+use crate::addr::{PageRange, VirtAddr};
+use crate::error::{Error, Result};
+use crate::frame::Garbage;
+use crate::platform::Flush;
+use crate::table::Touch;
+use crate::vma::{VersionRef, Vma};
+
+/// The range that a writer is replacing: faults in it wait. One range is enough, since writers take turns. The per-VMA write lock of
+/// Linux, kept beside the VMAs because they are immutable.
+#[derive(Default)]
+pub(super) struct InChange {
+    start: AtomicU64,
+    end: AtomicU64,
+}
+
+impl InChange {
+    /// Before the version that replaces the range is published: who sees that version, under the lock of a table, sees this too.
+    fn begin(&self, range: PageRange) {
+        self.start.store(range.start().get(), Ordering::SeqCst);
+        self.end.store(range.end().get(), Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.end.store(0, Ordering::SeqCst);
+    }
+
+    /// Whether a fault at `addr` has to wait.
+    #[inline]
+    pub(super) fn contains(&self, addr: VirtAddr) -> bool {
+        // The end is read first and written last: a mix of two ranges can only say "wait" where that was not needed.
+        addr.get() < self.end.load(Ordering::SeqCst) && self.start.load(Ordering::SeqCst) <= addr.get()
+    }
+}
+
+impl AddressSpace {
+    /// Puts `vma` (merged with its neighbours where that can be), or nothing, in the place of whatever is in `range`.
+    /// The caller holds the writers' lock.
+    pub(super) fn replace(&self, guard: &Guard, range: PageRange, vma: Option<Vma>) -> Result<()> {
+        let prepared = match vma {
+            Some(vma) => {
+                let vma = merge_with_neighbours(self.vmas.load(guard), vma);
+                self.vmas.prepare(guard, vma.range, [vma])?
+            }
+            None => self.vmas.prepare(guard, range, [])?,
+        };
+        let mut garbage = Garbage::new();
+        let untouched = self.is_untouched(range);
+        if !untouched && let Err(error) = self.tables().own_range(range, Touch::Edges, &mut garbage) {
+            drop(prepared);
+            self.finish(garbage, guard, range);
+            return Err(error);
+        }
+        self.in_change.begin(range);
+        prepared.publish();
+        if !untouched {
+            let now = self.vmas.load(guard);
+            let keep = |span: PageRange| now.find_at_or_after(span.start()).is_some_and(|vma| vma.start() < span.end());
+            self.tables().clear_range(range, &mut garbage, &keep);
+        }
+        self.in_change.end();
+        self.note_mapped(guard);
+        self.finish(garbage, guard, range);
+        Ok(())
+    }
+
+    /// Whether the tables have nothing in `range` and nothing shared above it: a quick look that may say no for a yes.
+    #[inline]
+    pub(super) fn is_untouched(&self, range: PageRange) -> bool {
+        let leaf = self.tables().look(range.start());
+        let span = leaf.level.entry_span();
+        let same_slot = range.start().get() / span == (range.end().get() - 1) / span;
+        !leaf.entry.is_present() && !leaf.shared && same_slot
+    }
+
+    pub(super) fn note_mapped(&self, guard: &Guard) {
+        let mapped = self.vmas.load(guard).summary().totals.pages.total;
+        if mapped > self.mapped_peak.load(core::sync::atomic::Ordering::Relaxed) {
+            self.mapped_peak.store(mapped, core::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// The end of every change: first no processor uses the old translations, then what they led to may go.
+    pub(super) fn finish(&self, garbage: Garbage, guard: &Guard, range: PageRange) {
+        if garbage.stale {
+            self.memory.platform().shootdown(self.id, Flush::Range(range));
+        }
+        garbage.retire(&self.memory, guard);
+    }
+}
+
+/// `vma`, extended by what touches it on either side and may be one with it. What it replaces does not count.
+pub(super) fn merge_with_neighbours(version: VersionRef<'_>, vma: Vma) -> Vma {
+    let mut merged = vma;
+    let start = merged.start();
+    if start.get() > 0
+        && let Some(before) = version.find(VirtAddr(start.get() - 1))
+        && let Some(kept) = PageRange::new(before.start(), start)
+    {
+        merged = join(&before.slice(kept), merged);
+    }
+    if let Some(after) = version.find(merged.end())
+        && let Some(kept) = PageRange::new(merged.end(), after.end())
+    {
+        let after = after.slice(kept);
+        if merged.merges_with(&after)
+            && let Some(range) = PageRange::new(merged.start(), after.end())
+        {
+            merged.range = range;
+        }
+    }
+    merged
+}
+
+/// `second`, extended down over `first` if the two may be one.
+pub(super) fn join(first: &Vma, second: Vma) -> Vma {
+    match PageRange::new(first.start(), second.end()) {
+        Some(range) if first.merges_with(&second) => Vma { range, page_offset: first.page_offset, ..second },
+        _ => second,
+    }
+}
+
+/// Bytes rounded up to pages: not empty, not wrapping.
+pub(super) fn whole_pages(len: u64) -> Result<u64> {
+    if len == 0 {
+        return Err(Error::BadRange);
+    }
+    VirtAddr(len).page_ceil().map(VirtAddr::get).ok_or(Error::NoRoom)
+}

@@ -1,0 +1,55 @@
+//! exit: letting go of everything.
+
+use core::sync::atomic::Ordering;
+
+use super::AddressSpace;
+use crate::addr::{ENTRIES, Index};
+use crate::frame::{Frame, Garbage, Memory};
+use crate::platform::Flush;
+use crate::table::{Entry, release_entry};
+
+impl AddressSpace {
+    /// Unmaps everything. Time: the nodes that nobody else shares. Waits for no grace period.
+    pub fn clear(&self) {
+        let guard = self.memory.pin();
+        let _layout = self.writer.lock();
+        self.vmas.clear(&guard);
+        let mut garbage = Garbage::new();
+        self.release_user_half(&mut garbage);
+        if garbage.stale {
+            self.memory.platform().shootdown(self.id, Flush::All);
+        }
+        garbage.retire(&self.memory, &guard);
+    }
+
+    fn release_user_half(&self, garbage: &mut Garbage) {
+        let mut root = self.tables().lock();
+        for index in Index::all().take(ENTRIES / 2) {
+            let entry = root.entry(index);
+            if entry.is_present() {
+                root.put(index, Entry::NONE);
+                release_entry(&self.memory, entry, root.level(), root.slot(index), garbage);
+                garbage.stale = true;
+            }
+        }
+    }
+}
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        let guard = self.memory.pin();
+        let mut garbage = Garbage::new();
+        self.release_user_half(&mut garbage);
+        empty_root(&self.memory, self.root);
+        self.memory.leave_lineage(self.root);
+        garbage.push_table(&self.memory, self.root);
+        garbage.retire(&self.memory, &guard);
+    }
+}
+
+/// Takes the embedder's entries out of a root that nobody uses, as a frame for tables has to be all zeros.
+pub(super) fn empty_root(memory: &Memory, root: Frame) {
+    for (index, _) in memory.kernel_entries() {
+        memory.entries(root)[index.get()].store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,361 @@
+//! Page faults: lazily, what the VMAs say becomes present.
+//!
+//! A fault looks at one version of the tree, prepares the frame that it will need, and locks one last-level table. Under that lock it checks
+//! that the version is still current, that no change of layout is replacing the place, and that its path still leads there; then it installs.
+//! It takes no lock of the address space, and writes nothing that faults in other tables write.
+
+use core::hint::spin_loop;
+
+use crossbeam_epoch::Guard;
+
+use super::{Access, AddressSpace, Fault};
+use crate::addr::{Level, PageRange, USER_END, VirtAddr};
+use crate::backing::Object;
+use crate::error::Error;
+use crate::frame::{Frame, Garbage, Home, Kind, Memory};
+use crate::platform::Flush;
+use crate::table::{Entry, Exclusive, Leaf, Supply};
+use crate::vma::{Backing, VersionRef, Vma, VmaFlags};
+
+/// Whether a store may go where its VMA does not allow stores (a debugger's, or a loader's: FOLL_FORCE on Linux).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Force {
+    No,
+    Yes,
+}
+
+/// How one attempt ended.
+enum Attempt {
+    Done,
+    /// Something changed meanwhile: look again.
+    Again,
+}
+
+/// A frame that will be installed, filled before any lock is taken.
+struct Prepared<'m> {
+    memory: &'m Memory,
+    frame: Frame,
+    /// What it is a copy of; `None` if it is all zeros.
+    copy_of: Option<Frame>,
+}
+
+impl Prepared<'_> {
+    fn zeroed(memory: &Memory) -> Result<Prepared<'_>, Error> {
+        let frame = memory.alloc_frame()?;
+        memory.clear_frame(frame);
+        Ok(Prepared { memory, frame, copy_of: None })
+    }
+
+    fn copy(memory: &Memory, from: Frame) -> Result<Prepared<'_>, Error> {
+        let frame = memory.alloc_frame()?;
+        memory.copy_frame(from, frame);
+        Ok(Prepared { memory, frame, copy_of: Some(from) })
+    }
+
+    /// It is somebody's now.
+    fn into_frame(self) -> Frame {
+        let frame = self.frame;
+        core::mem::forget(self);
+        frame
+    }
+}
+
+impl Drop for Prepared<'_> {
+    fn drop(&mut self) {
+        self.memory.free_frame(self.frame);
+    }
+}
+
+impl AddressSpace {
+    /// Resolves a page fault: afterwards the access succeeds, or faults again if somebody changed the mapping in between.
+    ///
+    /// # Errors
+    ///
+    /// Why the access is an error: [`Fault`].
+    pub fn fault(&self, addr: VirtAddr, access: Access) -> Result<(), Fault> {
+        self.fault_with(addr, access, Force::No)
+    }
+
+    pub(super) fn fault_with(&self, addr: VirtAddr, access: Access, force: Force) -> Result<(), Fault> {
+        match self.fault_pinned(&self.memory.pin(), addr, access, force) {
+            Err(Fault::OutOfMemory) if self.memory.has_deferred() => {
+                self.memory.reclaim();
+                self.fault_pinned(&self.memory.pin(), addr, access, force)
+            }
+            result => result,
+        }
+    }
+
+    fn fault_pinned(&self, guard: &Guard, addr: VirtAddr, access: Access, force: Force) -> Result<(), Fault> {
+        if addr >= USER_END {
+            return Err(Fault::NotMapped);
+        }
+        loop {
+            let version = self.vmas.load(guard);
+            let Some(vma) = version.find(addr) else {
+                // A change in flight must never look like a hole: its writer has the lock until it is done.
+                if self.grow_stack(guard, addr).map_err(out_of_memory)? || !self.vmas.same(version) {
+                    continue;
+                }
+                return Err(Fault::NotMapped);
+            };
+            check_access(vma, access, force)?;
+            let attempt = match access {
+                Access::Write => self.write_fault(guard, version, vma, addr, force)?,
+                Access::Read | Access::Execute => self.read_fault(guard, version, vma, addr)?,
+            };
+            match attempt {
+                Attempt::Done => return Ok(()),
+                Attempt::Again => spin_loop(),
+            }
+        }
+    }
+
+    /// Whether what we know of the place still holds. Asked under the lock of the table, which is kept until the store: a writer
+    /// publishes first and takes things out of tables under their locks afterwards.
+    #[inline]
+    fn still_holds(&self, version: VersionRef<'_>, addr: VirtAddr) -> bool {
+        self.vmas.same(version) && !self.in_change.contains(addr)
+    }
+
+    fn read_fault(&self, guard: &Guard, version: VersionRef<'_>, vma: &Vma, addr: VirtAddr) -> Result<Attempt, Fault> {
+        let leaf = self.tables().look(addr);
+        if leaf.entry.is_present() {
+            // Somebody was faster, or a processor remembered an old entry. A change in progress finishes by itself.
+            return Ok(if leaf.rights.user && !self.in_change.contains(addr) { Attempt::Done } else { Attempt::Again });
+        }
+        let mut garbage = Garbage::new();
+        let attempt = match &vma.backing {
+            Backing::Anonymous => self.link_zero(version, vma, addr, &leaf, &mut garbage),
+            Backing::Object(object) => self.install_object(version, vma, object, addr, &mut garbage, Access::Read),
+        };
+        self.finish_fault(garbage, guard, addr);
+        attempt
+    }
+
+    /// Links the zero page at the highest level that fits between the edges of the VMA: a whole table of it costs no more than one page.
+    fn link_zero(
+        &self,
+        version: VersionRef<'_>,
+        vma: &Vma,
+        addr: VirtAddr,
+        leaf: &Leaf,
+        garbage: &mut Garbage,
+    ) -> Result<Attempt, Fault> {
+        let memory = &*self.memory;
+        let mut level = leaf.level;
+        while let Some(below) = level.below() {
+            let span = level.entry_span();
+            let start = VirtAddr(addr.get() & !(span - 1));
+            if vma.start() <= start && PageRange::from_len(start, span).is_some_and(|whole| whole.end() <= vma.end()) {
+                break;
+            }
+            level = below;
+        }
+        let mut supply = Supply::on_demand(memory);
+        let mut table = self.tables().own(addr, level, &mut supply, garbage).map_err(out_of_memory)?;
+        let index = addr.index(level);
+        if !self.still_holds(version, addr) || table.entry(index).is_present() {
+            return Ok(Attempt::Again);
+        }
+        let link = Entry::reference(memory.zero().at(level), level).with(no_execute(vma.flags));
+        table.put(index, link);
+        Ok(Attempt::Done)
+    }
+
+    /// Maps the object's own frame.
+    fn install_object(
+        &self,
+        version: VersionRef<'_>,
+        vma: &Vma,
+        object: &Object,
+        addr: VirtAddr,
+        garbage: &mut Garbage,
+        access: Access,
+    ) -> Result<Attempt, Fault> {
+        let frame = object_frame(vma, object, addr)?;
+        let mut supply = Supply::on_demand(&self.memory);
+        let mut table = self.tables().own(addr, Level::L1, &mut supply, garbage).map_err(out_of_memory)?;
+        let index = addr.index(Level::L1);
+        let entry = table.entry(index);
+        if !self.still_holds(version, addr) {
+            return Ok(Attempt::Again);
+        }
+        let shared_write = vma.flags.contains(VmaFlags::SHARED | VmaFlags::WRITE) && access == Access::Write;
+        let write = if shared_write { Entry::WRITE | Entry::DIRTY } else { 0 };
+        if entry.is_present() {
+            // Perhaps a page that the object has dropped since: whoever mapped it keeps it.
+            table.change(index, write, 0);
+        } else {
+            // The object may have dropped the page since we asked: what it holds now decides.
+            if object.resident(page_of(vma, addr)) != Some(frame) {
+                return Ok(Attempt::Again);
+            }
+            self.memory.add_home(frame, table.slot(index)).map_err(out_of_memory)?;
+            let flags = Entry::USER | Entry::OBJECT | Entry::ACCESSED | write | no_execute(vma.flags);
+            table.put(index, Entry::new(frame, flags));
+        }
+        Ok(Attempt::Done)
+    }
+
+    fn write_fault(
+        &self,
+        guard: &Guard,
+        version: VersionRef<'_>,
+        vma: &Vma,
+        addr: VirtAddr,
+        force: Force,
+    ) -> Result<Attempt, Fault> {
+        let mut garbage = Garbage::new();
+        let attempt = match &vma.backing {
+            Backing::Object(object) if vma.flags.contains(VmaFlags::SHARED) => {
+                self.install_object(version, vma, object, addr, &mut garbage, Access::Write)
+            }
+            _ => self.write_private(version, vma, addr, force, &mut garbage),
+        };
+        self.finish_fault(garbage, guard, addr);
+        attempt
+    }
+
+    /// Copy-on-write, or the first touch.
+    fn write_private(
+        &self,
+        version: VersionRef<'_>,
+        vma: &Vma,
+        addr: VirtAddr,
+        force: Force,
+        garbage: &mut Garbage,
+    ) -> Result<Attempt, Fault> {
+        let memory = &*self.memory;
+        let leaf = self.tables().look(addr);
+        let prepared = self.prepare_private(vma, addr, &leaf)?;
+        let mut supply = Supply::on_demand(memory);
+        let mut table = self.tables().own(addr, Level::L1, &mut supply, garbage).map_err(out_of_memory)?;
+        let index = addr.index(Level::L1);
+        if !self.still_holds(version, addr) {
+            return Ok(Attempt::Again);
+        }
+        let write = if vma.flags.contains(VmaFlags::WRITE) { Entry::WRITE | Entry::DIRTY } else { 0 };
+        let entry = table.entry(index);
+        if entry.is_present() && !entry.is_reference() && !entry.is_object() {
+            if entry.is_writable() && write != 0 {
+                return Ok(Attempt::Done);
+            }
+            let record = memory.record(entry.frame());
+            if record.refs() == 1 {
+                // Nobody else has it any more: it is ours as it is, and its home is exactly here again.
+                record.set_home(Home::Slot(table.slot(index)));
+                table.change(index, write, 0);
+                return Ok(Attempt::Done);
+            }
+        }
+        // What is there now must be what was prepared for: nothing (or the zero page), or the frame that was copied.
+        let source = match entry.is_present() {
+            true if entry.frame() != memory.zero().page => Some(entry.frame()),
+            true => None,
+            false => object_source(vma, addr)?,
+        };
+        let Some(prepared) = prepared.filter(|prepared| prepared.copy_of == source) else { return Ok(Attempt::Again) };
+        let flags = Entry::USER | Entry::ACCESSED | write | no_execute(vma.flags);
+        install_anon(memory, &mut table, addr, prepared.into_frame(), flags, entry, garbage);
+        if force == Force::Yes {
+            garbage.stale = true;
+        }
+        Ok(Attempt::Done)
+    }
+
+    /// A guess, without locks, at the frame that a store will need: right unless something changes at the same moment.
+    fn prepare_private(&self, vma: &Vma, addr: VirtAddr, leaf: &Leaf) -> Result<Option<Prepared<'_>>, Fault> {
+        let memory = &*self.memory;
+        let entry = leaf.entry;
+        let prepared = if !entry.is_present() {
+            match object_source(vma, addr)? {
+                Some(frame) => Prepared::copy(memory, frame),
+                None => Prepared::zeroed(memory),
+            }
+        } else if entry.is_reference() {
+            if entry.frame() == memory.zero().page {
+                Prepared::zeroed(memory)
+            } else {
+                Prepared::copy(memory, entry.frame())
+            }
+        } else if entry.is_object() || leaf.shared || memory.record(entry.frame()).refs() > 1 {
+            Prepared::copy(memory, entry.frame())
+        } else {
+            return Ok(None);
+        };
+        prepared.map(Some).map_err(out_of_memory)
+    }
+
+    /// The one shootdown of a fault, owed if a present entry on the path was replaced. Dropping the translation of the page drops cached
+    /// upper-level entries too.
+    fn finish_fault(&self, garbage: Garbage, guard: &Guard, addr: VirtAddr) {
+        if garbage.stale
+            && let Some(page) = PageRange::page_of(addr)
+        {
+            self.memory.platform().shootdown(self.id, Flush::Range(page));
+        }
+        garbage.retire(&self.memory, guard);
+    }
+}
+
+/// Puts a private frame of our own into a slot, and lets go of what was there.
+fn install_anon(
+    memory: &Memory,
+    table: &mut Exclusive<'_>,
+    addr: VirtAddr,
+    frame: Frame,
+    flags: u64,
+    old: Entry,
+    garbage: &mut Garbage,
+) {
+    let index = addr.index(Level::L1);
+    let slot = table.slot(index);
+    memory.record(frame).begin(Kind::Anon, Home::Slot(slot));
+    table.put(index, Entry::new(frame, flags));
+    if old.is_present() {
+        crate::table::release_entry(memory, old, Level::L1, slot, garbage);
+        garbage.stale = true;
+    }
+}
+
+fn check_access(vma: &Vma, access: Access, force: Force) -> Result<(), Fault> {
+    // As on x86: what can be written or executed can be read.
+    let readable = VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC;
+    let allowed = match access {
+        Access::Read => vma.flags.intersects(readable),
+        Access::Write if force == Force::Yes => !vma.flags.contains(VmaFlags::SHARED),
+        Access::Write => vma.flags.contains(VmaFlags::WRITE),
+        Access::Execute => vma.flags.contains(VmaFlags::EXEC),
+    };
+    if allowed { Ok(()) } else { Err(Fault::AccessDenied) }
+}
+
+fn no_execute(flags: VmaFlags) -> u64 {
+    if flags.contains(VmaFlags::EXEC) { 0 } else { Entry::NO_EXECUTE }
+}
+
+/// The page of the backing that belongs at `addr`.
+fn page_of(vma: &Vma, addr: VirtAddr) -> u64 {
+    vma.page_offset + ((addr.get() - vma.start().get()) >> crate::addr::PAGE_SHIFT)
+}
+
+fn object_frame(vma: &Vma, object: &Object, addr: VirtAddr) -> Result<Frame, Fault> {
+    match object.frame(page_of(vma, addr)) {
+        Ok(Some(frame)) => Ok(frame),
+        Ok(None) => Err(Fault::PastEnd),
+        Err(_) => Err(Fault::OutOfMemory),
+    }
+}
+
+/// The object's frame that a private copy starts from; `None` for memory that starts with zeros.
+fn object_source(vma: &Vma, addr: VirtAddr) -> Result<Option<Frame>, Fault> {
+    match &vma.backing {
+        Backing::Anonymous => Ok(None),
+        Backing::Object(object) => object_frame(vma, object, addr).map(Some),
+    }
+}
+
+fn out_of_memory(_: Error) -> Fault {
+    Fault::OutOfMemory
+}

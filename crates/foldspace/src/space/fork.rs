@@ -1,0 +1,84 @@
+//! fork: the child links what the parent links.
+
+use crossbeam_epoch::Guard;
+
+use super::{AddressSpace, ForkMode, new_root, retry_after_reclaim};
+use crate::addr::VirtAddr;
+use crate::error::Result;
+use crate::frame::Garbage;
+use crate::platform::Flush;
+use crate::table::Touch;
+use crate::vma::VmaFlags;
+
+/// What a child does not inherit as it is.
+const NOT_INHERITED: VmaFlags = VmaFlags::DONT_FORK.union(VmaFlags::WIPE_ON_FORK).union(VmaFlags::LOCKED);
+
+impl AddressSpace {
+    /// An address space with the same content. In mode [`ForkMode::Full`] O(1): one frame, the root's own entries, one shootdown; and one
+    /// operation per VMA that is not to be inherited as it is. In the other modes O(tables).
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::OutOfMemory`].
+    pub fn fork(&self) -> Result<AddressSpace> {
+        retry_after_reclaim(&self.memory, |guard| self.fork_once(guard))
+    }
+
+    fn fork_once(&self, guard: &Guard) -> Result<AddressSpace> {
+        let layout = self.writer.lock();
+        let mode = self.fork_mode();
+        let root = new_root(&self.memory)?;
+        if let Err(error) = self.tables().share_into(root) {
+            super::clear::empty_root(&self.memory, root);
+            self.memory.free_table(root);
+            return Err(error);
+        }
+        let child = AddressSpace::from_parts(&self.memory, root, self.vmas.hold(guard), *layout, mode);
+        // The parent's processors may remember that they could write.
+        self.memory.platform().shootdown(self.id, Flush::All);
+        drop(layout);
+        child.copy_tables(mode, guard)?;
+        child.strip_inherited(guard)?;
+        Ok(child)
+    }
+
+    /// Copies at once what the mode does not leave to the first write.
+    fn copy_tables(&self, mode: ForkMode, guard: &Guard) -> Result<()> {
+        let touch = match mode {
+            ForkMode::Full => return Ok(()),
+            ForkMode::Leaf => Touch::Upper,
+            ForkMode::Copy => Touch::All,
+        };
+        let Some(everything) = AddressSpace::user_range() else { return Ok(()) };
+        let mut garbage = Garbage::new();
+        let copied = self.tables().own_range(everything, touch, &mut garbage);
+        garbage.retire(&self.memory, guard);
+        copied
+    }
+
+    /// Applies what must not be inherited as ordinary changes of the child. The tree's summaries tell at once if there is nothing.
+    fn strip_inherited(&self, guard: &Guard) -> Result<()> {
+        let _layout = self.writer.lock();
+        let mut from = VirtAddr(0);
+        while let Some(vma) = self.vmas.load(guard).find_flag(NOT_INHERITED, from) {
+            let vma = vma.clone();
+            from = vma.end();
+            if vma.flags.contains(VmaFlags::DONT_FORK) {
+                self.replace(guard, vma.range, None)?;
+            } else if vma.flags.contains(VmaFlags::WIPE_ON_FORK) {
+                // Replacing an area by itself empties it.
+                let mut wiped = vma;
+                wiped.flags.remove(VmaFlags::LOCKED);
+                self.replace(guard, wiped.range, Some(wiped))?;
+            } else {
+                let range = vma.range;
+                let mut unlocked = vma;
+                unlocked.flags.remove(VmaFlags::LOCKED);
+                let merged = super::change::merge_with_neighbours(self.vmas.load(guard), unlocked);
+                debug_assert!(merged.start() <= range.start());
+                self.vmas.splice(guard, merged.range, [merged])?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! Sizes: derived by walking tables, never kept twice.
+
+use core::sync::atomic::Ordering;
+
+use super::{AddressSpace, Usage};
+use crate::addr::{ENTRIES, Index, Level, PAGE_SIZE, VirtAddr};
+use crate::table::{Entry, Root};
+use crate::vma::Backing;
+
+impl AddressSpace {
+    /// Sizes now. O(tables), plus O(pages) of object mappings. What is shared with others counts in full, as on Linux.
+    pub fn usage(&self) -> Usage {
+        let guard = self.memory.pin();
+        let version = self.vmas.load(&guard);
+        let pages = version.summary().totals.pages;
+        let mut usage = Usage {
+            mapped: pages.total,
+            mapped_peak: self.mapped_peak.load(Ordering::Relaxed).max(pages.total),
+            locked: pages.locked,
+            data: pages.data,
+            stack: pages.stack,
+            executable: pages.exec,
+            tables: 1,
+            tables_exclusive: 1,
+            ..Usage::default()
+        };
+        let root = self.tables();
+        for index in Index::all().take(ENTRIES / 2) {
+            count(&root, root.load(self.root, index), Level::L3, true, &mut usage);
+        }
+        for vma in version.iter() {
+            if let Backing::Object(object) = &vma.backing {
+                let mapped = count_object_pages(&root, vma.start(), vma.end());
+                match object.is_anonymous() {
+                    true => usage.resident_shared += mapped,
+                    false => usage.resident_file += mapped,
+                }
+            }
+        }
+        let resident = usage.resident_anon + usage.resident_file + usage.resident_shared;
+        usage.resident_peak = self.resident_peak.fetch_max(resident, Ordering::Relaxed).max(resident);
+        usage
+    }
+}
+
+/// Counts the table of `level` below `entry`.
+fn count(root: &Root<'_>, entry: Entry, level: Level, exclusive: bool, usage: &mut Usage) {
+    if !entry.is_present() || entry.is_reference() {
+        return;
+    }
+    let table = entry.frame();
+    let record = root.memory.record(table);
+    let exclusive = exclusive && record.refs() == 1;
+    usage.tables += 1;
+    usage.tables_exclusive += exclusive as u64;
+    match level.below() {
+        None => usage.resident_anon += record.counts().anon as u64,
+        Some(below) => {
+            for index in Index::all() {
+                count(root, root.load(table, index), below, exclusive, usage);
+            }
+        }
+    }
+}
+
+/// Present pages of objects in `start..end`; passes over what has no table.
+fn count_object_pages(root: &Root<'_>, start: VirtAddr, end: VirtAddr) -> u64 {
+    let (mut at, mut pages) = (start, 0);
+    while at < end {
+        let leaf = root.look(at);
+        pages += (leaf.level == Level::L1 && leaf.entry.is_present() && leaf.entry.is_object()) as u64;
+        let span = if leaf.entry.is_present() { PAGE_SIZE } else { leaf.level.entry_span() };
+        match (at.get() & !(span - 1)).checked_add(span) {
+            Some(next) => at = VirtAddr(next),
+            None => break,
+        }
+    }
+    pages
+}

@@ -1,0 +1,99 @@
+//! A page-table entry, as the processor reads it (Intel SDM vol. 3, 4.5.4), with two of the bits that it ignores used by us.
+
+use crate::addr::{Level, PAGE_SHIFT};
+use crate::frame::{Counts, Frame};
+
+/// What a slot holds: nothing, or a frame with permissions. Unlike most crates' entries it is a value: slots themselves are atomics,
+/// for the processor sets bits in them at any time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry(u64);
+
+impl Entry {
+    /// An empty slot.
+    pub(crate) const NONE: Entry = Entry(0);
+
+    pub(crate) const PRESENT: u64 = 1;
+    pub(crate) const WRITE: u64 = 1 << 1;
+    /// Clear in a leaf whose VMA allows no access at all (PROT_NONE): the frame stays, user mode faults.
+    pub(crate) const USER: u64 = 1 << 2;
+    pub(crate) const ACCESSED: u64 = 1 << 5;
+    pub(crate) const DIRTY: u64 = 1 << 6;
+    /// Ours: a reference frame or table. Not counted, never changed.
+    pub(crate) const REFERENCE: u64 = 1 << 9;
+    /// Ours: a frame of an object.
+    pub(crate) const OBJECT: u64 = 1 << 10;
+    pub(crate) const NO_EXECUTE: u64 = 1 << 63;
+    const FRAME: u64 = 0x000f_ffff_ffff_f000;
+
+    /// From what a slot holds.
+    pub(crate) const fn from_bits(bits: u64) -> Entry {
+        Entry(bits)
+    }
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// `frame` with `flags`.
+    pub(crate) const fn new(frame: Frame, flags: u64) -> Entry {
+        Entry((frame.0 as u64) << PAGE_SHIFT | flags | Entry::PRESENT)
+    }
+
+    /// A link to a table of one's own: everything allowed, entries below decide.
+    pub(crate) const fn table(frame: Frame) -> Entry {
+        Entry::new(frame, Entry::WRITE | Entry::USER)
+    }
+
+    /// An entry of a reference table of `level`: readable, and executable unless the link above forbids it.
+    pub(crate) const fn reference(frame: Frame, level: Level) -> Entry {
+        // The processor sets the accessed bit of leaves: set it now, so that shared tables are not written by it.
+        let accessed = Entry::ACCESSED;
+        let _ = level;
+        Entry::new(frame, Entry::USER | Entry::REFERENCE | accessed)
+    }
+
+    pub(crate) const fn is_present(self) -> bool {
+        self.0 & Entry::PRESENT != 0
+    }
+    pub(crate) const fn is_writable(self) -> bool {
+        self.0 & Entry::WRITE != 0
+    }
+    pub(crate) const fn is_user(self) -> bool {
+        self.0 & Entry::USER != 0
+    }
+    pub(crate) const fn is_reference(self) -> bool {
+        self.0 & Entry::REFERENCE != 0
+    }
+    pub(crate) const fn is_object(self) -> bool {
+        self.0 & Entry::OBJECT != 0
+    }
+    pub(crate) const fn is_executable(self) -> bool {
+        self.0 & Entry::NO_EXECUTE == 0
+    }
+    /// What it refers to, if present.
+    pub(crate) const fn frame(self) -> Frame {
+        Frame(((self.0 & Entry::FRAME) >> PAGE_SHIFT) as u32)
+    }
+    pub(crate) const fn with(self, flags: u64) -> Entry {
+        Entry(self.0 | flags)
+    }
+    pub(crate) const fn without(self, flags: u64) -> Entry {
+        Entry(self.0 & !flags)
+    }
+
+    /// One unit of the count that it belongs to in a table of `level`, packed ([`Counts`]).
+    #[inline]
+    pub(crate) const fn unit(self, level: Level) -> u32 {
+        const ANON: u32 = Counts { anon: 1, object: 0, other: 0 }.pack();
+        const OBJECT: u32 = Counts { anon: 0, object: 1, other: 0 }.pack();
+        const OTHER: u32 = Counts { anon: 0, object: 0, other: 1 }.pack();
+        if !self.is_present() {
+            0
+        } else if self.is_reference() || !matches!(level, Level::L1) {
+            OTHER
+        } else if self.is_object() {
+            OBJECT
+        } else {
+            ANON
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The right to change the slots of one table.
+
+use core::sync::atomic::Ordering;
+
+use super::release::release_table;
+use super::{Entry, Supply};
+use crate::addr::{Index, Level};
+use crate::error::Result;
+use crate::frame::{Frame, Garbage, Home, Kind, Memory, Slot};
+
+/// A locked table that belongs to one address space alone: nothing else can change a slot.
+///
+/// # Invariants
+///
+/// The lock of `table` is held. When the lock was taken, every table on the path from the root of one address space down to `table`, itself
+/// included, had one reference. (A fork may share the path while the lock is held. That does no harm: it clears the write bits above,
+/// and what is stored here is what every sharer expects at this place, for they have the same VMAs here.)
+pub(crate) struct Exclusive<'m> {
+    memory: &'m Memory,
+    table: Frame,
+    level: Level,
+}
+
+impl<'m> Exclusive<'m> {
+    /// Takes the lock of a table. Only for [`super::path`], which establishes the invariant, and for tables that nobody else knows yet.
+    pub(super) fn lock(memory: &'m Memory, table: Frame, level: Level) -> Exclusive<'m> {
+        memory.record(table).lock();
+        Exclusive { memory, table, level }
+    }
+
+    pub(crate) fn table(&self) -> Frame {
+        self.table
+    }
+
+    pub(crate) fn level(&self) -> Level {
+        self.level
+    }
+
+    pub(crate) fn slot(&self, index: Index) -> Slot {
+        Slot { table: self.table, index }
+    }
+
+    #[inline]
+    pub(crate) fn entry(&self, index: Index) -> Entry {
+        Entry::from_bits(self.memory.entries(self.table)[index.get()].load(Ordering::Relaxed))
+    }
+
+    /// Whether no entry is present.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.memory.record(self.table).counts().is_empty()
+    }
+
+    /// Stores an entry, in one store, and returns what was there. References and homes are the caller's to settle.
+    ///
+    /// Release: who finds the entry also finds the content of what it refers to.
+    #[inline]
+    pub(crate) fn put(&mut self, index: Index, entry: Entry) -> Entry {
+        let old = Entry::from_bits(self.memory.entries(self.table)[index.get()].swap(entry.bits(), Ordering::AcqRel));
+        let (removed, added) = (old.unit(self.level), entry.unit(self.level));
+        if removed != added {
+            self.memory.record(self.table).shift_counts(removed, added);
+        }
+        old
+    }
+
+    /// Sets and clears permissions of a present entry, keeping what the processor noted in it.
+    pub(crate) fn change(&mut self, index: Index, set: u64, clear: u64) {
+        let slot = &self.memory.entries(self.table)[index.get()];
+        if clear != 0 {
+            slot.fetch_and(!clear, Ordering::AcqRel);
+        }
+        if set != 0 {
+            slot.fetch_or(set, Ordering::AcqRel);
+        }
+    }
+
+    /// Makes the table below `index` exclusive as well, and its slot writable: makes one where there is none, copies it if it is shared.
+    ///
+    /// # Errors
+    ///
+    /// Out of memory; nothing has changed.
+    pub(crate) fn own_child(&mut self, index: Index, supply: &mut Supply<'m>, garbage: &mut Garbage) -> Result<()> {
+        let Some(level) = self.level.below() else { return Ok(()) };
+        let entry = self.entry(index);
+        if !entry.is_present() {
+            let table = self.begin_table(index, level, supply)?;
+            self.put(index, Entry::table(table));
+        } else if entry.is_reference() {
+            let table = self.begin_table(index, level, supply)?;
+            self.expand_reference(entry, table, level);
+            self.put(index, Entry::table(table));
+            garbage.stale = true;
+        } else if self.memory.record(entry.frame()).refs() > 1 {
+            self.unshare(index, entry.frame(), level, supply, garbage)?;
+        } else if !entry.is_writable() {
+            // The other sharers have gone: the table is ours as it is, and its own slots are write-protected where they must be.
+            self.change(index, Entry::WRITE, 0);
+        }
+        Ok(())
+    }
+
+    /// Locks the table below `index`, which must be exclusive already.
+    pub(crate) fn child(&self, index: Index) -> Option<Exclusive<'m>> {
+        let entry = self.entry(index);
+        let level = self.level.below()?;
+        if !entry.is_present() || entry.is_reference() || self.memory.record(entry.frame()).refs() > 1 {
+            return None;
+        }
+        Some(Exclusive::lock(self.memory, entry.frame(), level))
+    }
+
+    fn begin_table(&self, index: Index, level: Level, supply: &mut Supply<'m>) -> Result<Frame> {
+        let table = supply.take()?;
+        self.memory.record(table).begin(Kind::table(level), Home::Slot(self.slot(index)));
+        Ok(table)
+    }
+
+    /// Fills a new table with what a reference table shows.
+    fn expand_reference(&self, link: Entry, table: Frame, level: Level) {
+        let from = self.memory.entries(link.frame());
+        let forbidden = link.bits() & Entry::NO_EXECUTE;
+        let mut units = 0;
+        for (slot, reference) in self.memory.entries(table).iter().zip(from) {
+            let entry = Entry::from_bits(reference.load(Ordering::Relaxed)).with(forbidden);
+            units += entry.unit(level);
+            slot.store(entry.bits(), Ordering::Relaxed);
+        }
+        self.memory.record(table).shift_counts(0, units);
+    }
+
+    /// Copies a shared table into one of our own: the write side of copy-on-write.
+    fn unshare(
+        &mut self,
+        index: Index,
+        shared: Frame,
+        level: Level,
+        supply: &mut Supply<'m>,
+        garbage: &mut Garbage,
+    ) -> Result<()> {
+        let memory = self.memory;
+        let copy = self.begin_table(index, level, supply)?;
+        let original = memory.record(shared);
+        original.lock();
+        let lineage = match memory.join_lineage(shared, copy) {
+            Ok(lineage) => lineage,
+            Err(error) => {
+                original.unlock();
+                memory.free_table(copy);
+                return Err(error);
+            }
+        };
+        let slots = memory.entries(shared).iter().zip(memory.entries(copy));
+        for (index, (from, to)) in Index::all().zip(slots) {
+            let bits = from.load(Ordering::Relaxed);
+            if bits == 0 {
+                continue;
+            }
+            let entry = Entry::from_bits(bits);
+            if entry.is_writable() {
+                // In the original too: its last owner will reuse it as it is. No shootdown is owed for that, since it could not be
+                // reached for writing, being shared.
+                from.fetch_and(!Entry::WRITE, Ordering::Relaxed);
+            }
+            if !entry.is_reference() {
+                memory.copy_home(entry, shared, lineage, index);
+            }
+            to.store(entry.without(Entry::WRITE).bits(), Ordering::Relaxed);
+        }
+        memory.record(copy).set_counts(original.counts());
+        self.put(index, Entry::table(copy));
+        garbage.stale = true;
+        // The last other sharer may have left while we copied.
+        if original.drop_ref() == 0 {
+            release_table(memory, shared, level, garbage);
+        } else {
+            original.unlock();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        self.memory.record(self.table).unlock();
+    }
+}

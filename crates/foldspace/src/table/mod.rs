@@ -1,0 +1,22 @@
+//! Page tables: trees of nodes that are shared until written.
+//!
+//! Read from here: [`Entry`] is what a slot holds; [`Exclusive`] is the right to change the slots of one table; `path` finds and makes
+//! exclusive paths (unsharing); `drop` takes subtrees apart.
+//!
+//! Locks: each table has a bit lock in its record. A slot changes only under the lock of the table that holds it; a table's entries are
+//! copied only under its own lock; a node's references grow only under the lock of a table that has a slot to it. So who holds a table's
+//! lock and sees a child with one reference knows that it stays so. Parents are locked before children.
+
+mod entry;
+mod exclusive;
+mod path;
+mod range;
+mod release;
+mod supply;
+
+pub(crate) use entry::Entry;
+pub(crate) use exclusive::Exclusive;
+pub(crate) use path::{Leaf, Root};
+pub(crate) use range::Touch;
+pub(crate) use release::release_entry;
+pub(crate) use supply::Supply;

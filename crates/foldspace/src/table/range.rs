@@ -1,0 +1,168 @@
+//! Changing the tables under a range of addresses, in two steps: first make exclusive what will be touched (which can run out of memory, and
+//! changes nothing that anyone sees), then change it (which cannot fail).
+//!
+//! For callers that hold the writers' lock of the address space: no fork can share the tables again between the steps.
+
+use super::{Entry, Exclusive, Root, Supply, release_entry};
+use crate::addr::{Index, Level, PageRange, VirtAddr};
+use crate::error::Result;
+use crate::frame::{Frame, Garbage, Memory};
+
+/// Which tables under a range must be exclusive before it is changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Touch {
+    /// Those that the range covers in part only: what it covers whole is dropped as it is.
+    Edges,
+    /// All, since entries change everywhere. Reference tables that it covers whole are dropped instead: they can be linked again.
+    All,
+    /// As `All`, but not last-level tables: for fork in mode leaf.
+    Upper,
+}
+
+/// A part of a range below one entry.
+struct Part {
+    index: Index,
+    range: PageRange,
+    whole: bool,
+}
+
+/// The entries of the table of `level` that holds `range` (which lies in one such table), with what of the range is below each.
+fn parts(range: PageRange, level: Level) -> impl Iterator<Item = Part> {
+    let span = level.entry_span();
+    let first = range.start().get() & !(span - 1);
+    (0..).map(move |n| first + n * span).take_while(move |at| *at < range.end().get()).filter_map(move |at| {
+        let start = VirtAddr(at.max(range.start().get()));
+        let end = VirtAddr((at + span).min(range.end().get()));
+        let range = PageRange::new(start, end)?;
+        Some(Part { index: VirtAddr(at).index(level), range, whole: range.len() == span })
+    })
+}
+
+impl Touch {
+    /// Whether the table below `entry`, of which `part` is touched, must be exclusive.
+    fn includes(self, entry: Entry, part: &Part, level: Level) -> bool {
+        entry.is_present()
+            && match self {
+                Touch::Edges => !part.whole,
+                Touch::All => !(part.whole && entry.is_reference()),
+                Touch::Upper => !entry.is_reference() && level > Level::L2,
+            }
+    }
+}
+
+impl<'m> Root<'m> {
+    /// Makes every table that `touch` names below `range` exclusive, after setting aside the frames for all that must be copied.
+    ///
+    /// # Errors
+    ///
+    /// Out of memory; then nothing has been copied.
+    pub(crate) fn own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
+        let needed = self.count_shared(self.frame, Level::L4, range, touch, false);
+        let mut supply = Supply::reserve(self.memory, needed)?;
+        own_below(&mut self.lock(), range, touch, &mut supply, garbage)
+    }
+
+    /// Tables that [`Root::own_range`] must copy.
+    fn count_shared(&self, table: Frame, level: Level, range: PageRange, touch: Touch, shared_above: bool) -> u64 {
+        let Some(below) = level.below() else { return 0 };
+        let mut count = 0;
+        for part in parts(range, level) {
+            let entry = self.load(table, part.index);
+            if !touch.includes(entry, &part, level) {
+                continue;
+            }
+            let shared = shared_above || entry.is_reference() || self.memory.record(entry.frame()).refs() > 1;
+            count += shared as u64 + self.count_shared(entry.frame(), below, part.range, touch, shared);
+        }
+        count
+    }
+
+    /// Takes out everything that is present in `range`, whose edges are exclusive. Tables that become empty go too, unless `keep` says
+    /// that something is still mapped in their span.
+    pub(crate) fn clear_range(&self, range: PageRange, garbage: &mut Garbage, keep: &dyn Fn(PageRange) -> bool) {
+        clear_below(self.memory, &mut self.lock(), range, garbage, keep);
+    }
+
+    /// Calls `change` for each present leaf in `range`, all of whose tables are exclusive. Reference tables in it are dropped.
+    pub(crate) fn change_leaves(
+        &self,
+        range: PageRange,
+        garbage: &mut Garbage,
+        change: &mut dyn FnMut(&mut Exclusive<'m>, Index, Entry, &mut Garbage),
+    ) {
+        change_below(&mut self.lock(), range, garbage, change);
+    }
+}
+
+fn own_below<'m>(
+    table: &mut Exclusive<'m>,
+    range: PageRange,
+    touch: Touch,
+    supply: &mut Supply<'m>,
+    garbage: &mut Garbage,
+) -> Result<()> {
+    let level = table.level();
+    if level.below().is_none() {
+        return Ok(());
+    }
+    for part in parts(range, level) {
+        if touch.includes(table.entry(part.index), &part, level) {
+            table.own_child(part.index, supply, garbage)?;
+            if let Some(mut child) = table.child(part.index) {
+                own_below(&mut child, part.range, touch, supply, garbage)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn clear_below(
+    memory: &Memory,
+    table: &mut Exclusive<'_>,
+    range: PageRange,
+    garbage: &mut Garbage,
+    keep: &dyn Fn(PageRange) -> bool,
+) {
+    let level = table.level();
+    for part in parts(range, level) {
+        let entry = table.entry(part.index);
+        if !entry.is_present() {
+            continue;
+        }
+        if !part.whole
+            && let Some(mut child) = table.child(part.index)
+        {
+            clear_below(memory, &mut child, part.range, garbage, keep);
+            let span = VirtAddr(part.range.start().get() & !(level.entry_span() - 1));
+            if !child.is_empty() || PageRange::from_len(span, level.entry_span()).is_some_and(keep) {
+                continue;
+            }
+        }
+        table.put(part.index, Entry::NONE);
+        release_entry(memory, entry, level, table.slot(part.index), garbage);
+        garbage.stale = true;
+    }
+}
+
+fn change_below<'m>(
+    table: &mut Exclusive<'m>,
+    range: PageRange,
+    garbage: &mut Garbage,
+    change: &mut dyn FnMut(&mut Exclusive<'m>, Index, Entry, &mut Garbage),
+) {
+    let level = table.level();
+    for part in parts(range, level) {
+        let entry = table.entry(part.index);
+        if !entry.is_present() {
+            continue;
+        }
+        garbage.stale = true;
+        if level.below().is_none() {
+            change(table, part.index, entry, garbage);
+        } else if entry.is_reference() {
+            table.put(part.index, Entry::NONE);
+        } else if let Some(mut child) = table.child(part.index) {
+            change_below(&mut child, part.range, garbage, change);
+        }
+    }
+}
