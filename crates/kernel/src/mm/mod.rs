@@ -10,6 +10,7 @@
 pub mod frames;
 mod heap;
 pub mod kernel_map;
+pub mod objects;
 mod platform;
 pub mod stack;
 pub mod uaccess;

@@ -1,0 +1,125 @@
+//! Switching the machine off, and the report that goes before.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use foldspace::AddressSpace;
+
+use crate::arch::{self, Serial, serial};
+use crate::boot::info::info;
+use crate::mm::{self, objects, stack};
+use crate::process::exit::ExitStatus;
+use crate::syscall::unknown::{self, UnknownCall};
+use crate::{panic, process};
+
+/// What is written to isa-debug-exit: QEMU then exits with status 33.
+const ORDERLY_EXIT: u32 = 0x10;
+
+/// The port that whoever started the machine listens to.
+const CONTROL_PORT: usize = 2;
+
+static FREE_AT_BOOT_END: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the manager's invariants are to be verified when the machine is switched off.
+pub fn checks_at_end() -> bool {
+    match info().option("foldspace.check") {
+        Some(value) => value != "0",
+        None => cfg!(debug_assertions),
+    }
+}
+
+/// Remembers what is free before the first process runs.
+pub fn boot_is_over() {
+    FREE_AT_BOOT_END.store(free_frames(), Ordering::Relaxed);
+}
+
+/// The first process has ended, so nothing is left to do.
+pub fn first_process_ended(status: ExitStatus) -> ! {
+    log::info!("the first process has ended: {status:?}");
+    off()
+}
+
+/// Reports, and switches the machine off. With a violated invariant it panics instead.
+pub fn off() -> ! {
+    report();
+    if checks_at_end() {
+        check();
+    }
+    arch::poweroff(ORDERLY_EXIT)
+}
+
+/// Frames that processes could have: the free ones, and those that the kernel's heap and stacks have taken and will use again.
+fn free_frames() -> u64 {
+    stack::trim();
+    let memory = mm::memory();
+    memory.reclaim();
+    memory.stats().free + mm::heap_frames() + stack::stack_frames()
+}
+
+fn check() {
+    // Tasks may share an address space.
+    let mut spaces: Vec<Arc<AddressSpace>> = Vec::new();
+    for task in process::all() {
+        let space = task.space();
+        if !spaces.iter().any(|known| Arc::ptr_eq(known, &space)) {
+            spaces.push(space);
+        }
+    }
+    let objects = objects::all();
+    let spaces: Vec<&AddressSpace> = spaces.iter().map(|space| &**space).collect();
+    let objects: Vec<_> = objects.iter().map(|object| &**object).collect();
+    match mm::memory().check(&spaces, &objects) {
+        Ok(()) => log::info!("checked {} address spaces and {} objects", spaces.len(), objects.len()),
+        Err(violation) => panic::die(format_args!("an invariant does not hold: {violation:?}"), None),
+    }
+}
+
+/// One line of JSON on the control port.
+fn report() {
+    let free_at_end = free_frames();
+    let (total, free_at_boot_end) = (mm::memory().stats().total, FREE_AT_BOOT_END.load(Ordering::Relaxed));
+    let mut port = Port(serial(CONTROL_PORT));
+    // Writing to a serial port cannot fail.
+    let _ = write!(
+        port,
+        r#"{{"kernel":"foldspace","frames":{{"total":{total},"free_at_boot_end":{free_at_boot_end},"free_at_end":{free_at_end},"heap":{},"stacks":{}}},"unknown_syscalls":["#,
+        mm::heap_frames(),
+        stack::stack_frames(),
+    );
+    for (index, call) in unknown::list().iter().enumerate() {
+        let separator = if index == 0 { "" } else { "," };
+        let _ = write!(port, "{separator}{}", Json(call));
+    }
+    let _ = writeln!(port, "]}}");
+}
+
+/// Formats into a serial port.
+struct Port(&'static Serial);
+
+impl Write for Port {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// An unknown call as a JSON object.
+struct Json<'a>(&'a UnknownCall);
+
+impl fmt::Display for Json<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let UnknownCall { number, program } = self.0;
+        let name = self.0.name().unwrap_or_default();
+        write!(f, r#"{{"nr":{number},"name":"{name}","program":""#)?;
+        for character in alloc::string::String::from_utf8_lossy(program).chars() {
+            match character {
+                '"' | '\\' => write!(f, "\\{character}")?,
+                '\0'..'\x20' => write!(f, "\\u{:04x}", u32::from(character))?,
+                _ => f.write_char(character)?,
+            }
+        }
+        f.write_str(r#""}"#)
+    }
+}
