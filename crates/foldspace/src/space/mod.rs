@@ -17,6 +17,7 @@ mod access;
 mod brk;
 mod change;
 mod clear;
+mod discard;
 mod fault;
 mod fork;
 mod map;
