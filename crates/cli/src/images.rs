@@ -1,6 +1,6 @@
 //! Where the kernels and the programs that run inside were built to.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
@@ -45,10 +45,6 @@ impl Images {
             bail!("{} is missing: run `./x build`", path.display());
         }
         Ok(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
     }
 }
 

@@ -40,10 +40,7 @@ impl<'a> Document<'a> {
     pub fn new(system: System, command: &[OsString], ended: &'a Ended, verdict: &'a Verdict) -> Self {
         let report = &ended.report;
         Self {
-            system: match system {
-                System::Foldspace => "foldspace",
-                System::Linux => "linux",
-            },
+            system: system.name(),
             command: command.iter().map(|arg| Bytes(arg.as_bytes().to_vec())).collect(),
             status: verdict.status,
             exit: report.exit,

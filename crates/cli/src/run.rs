@@ -67,6 +67,7 @@ impl Task<'_> {
     pub fn run(&self, output: Sink, error: Sink) -> Result<Ended> {
         machine::check_accelerator(self.shape)?;
         let images = Images::find()?;
+        let tree = self.tree(&images)?;
         let kernel = match (self.system, &self.shape.kernel) {
             (System::Linux, _) => linux::kernel(self.vmlinuz)?,
             (System::Foldspace, None) => images.kernel(self.shape.build())?,
@@ -74,7 +75,7 @@ impl Task<'_> {
             (System::Foldspace, Some(kernel)) => bail!("the kernel {} does not exist", kernel.display()),
         };
         let mut archive = NamedTempFile::new().context("cannot make a temporary file for the archive")?;
-        let size = archive::write(&self.tree(&images)?, archive.as_file_mut())?;
+        let size = archive::write(&tree, archive.as_file_mut())?;
         self.check_memory(size)?;
         let machine = Machine {
             shape: self.shape.clone(),

@@ -37,7 +37,9 @@ impl Verdict {
             }
             Cause::VirtualizationFailed => {
                 let said = first_line(&ended.complaints);
-                let reason = format!("the virtualization of this machine does not work ({said}): use --accel tcg");
+                let reason = format!(
+                    "the virtualization of this machine does not work ({said}): use --accel tcg instead of kvm"
+                );
                 return because(OUR_FAULT, reason);
             }
         };

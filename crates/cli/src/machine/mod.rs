@@ -48,6 +48,15 @@ pub enum System {
     Linux,
 }
 
+impl System {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Foldspace => "foldspace",
+            Self::Linux => "linux",
+        }
+    }
+}
+
 /// A run that is over.
 pub struct Ended {
     pub cause: Cause,

@@ -21,9 +21,7 @@ const CPU: &str = "max";
 
 /// What Foldspace's kernel makes QEMU exit with through the debug-exit device, which turns v into 2v + 1.
 pub mod status {
-    /// Powered off in order.
-    pub const OFF: i32 = 0x10 * 2 + 1;
-    /// Panicked.
+    /// Panicked (v = 0x11; a power-off in order is 0x10).
     pub const PANIC: i32 = 0x11 * 2 + 1;
 }
 

@@ -24,6 +24,9 @@ pub struct Streams {
 }
 
 impl Streams {
+    /// For a program whose output this command reads itself.
+    pub const CAPTURED: Self = Self { stdin: Input::Empty, stdout: Output::Pipe, stderr: Output::Pipe };
+
     /// Looks at the streams of this process.
     pub fn of_this_process() -> Result<Self> {
         let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
