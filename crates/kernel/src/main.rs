@@ -21,9 +21,7 @@ use boot::info::BootInfo;
 
 /// After the machine has been set up, before the first process: files from the initial archive, then pid 1.
 fn run(info: &'static BootInfo) {
-    if let Err(error) = fs::init_from_cpio(info.archive_bytes()) {
-        panic!("the initial archive cannot be unpacked: {error:?}");
-    }
-    process::start_init();
+    fs::init_from_cpio(info.archive_bytes());
     power::boot_is_over();
+    process::start_init();
 }
