@@ -1,6 +1,6 @@
 //! Looking up VMAs: each call is O(log n).
 
-use super::node::{Entry, NodeRef, Slots};
+use super::node::{Child, NodeRef, Slots, first_after};
 use super::summary::Summary;
 use super::version::VersionRef;
 use crate::addr::VirtAddr;
@@ -13,12 +13,6 @@ pub struct Neighbours<'t> {
     pub before: Option<&'t Vma>,
     /// The first that ends after it: the one that covers it, or the next.
     pub at_or_after: Option<&'t Vma>,
-}
-
-/// The slot of the first child that ends after `addr`.
-#[inline]
-fn reaching(entries: &[Entry], addr: VirtAddr) -> usize {
-    entries.partition_point(|entry| entry.end <= addr)
 }
 
 impl<'t> VersionRef<'t> {
@@ -44,10 +38,13 @@ impl<'t> VersionRef<'t> {
     #[inline]
     pub fn find_at_or_after(self, addr: VirtAddr) -> Option<&'t Vma> {
         let mut node = self.root?;
+        if node.summary().end <= addr {
+            return None;
+        }
         loop {
             match node.slots() {
-                Slots::Leaf(vmas) => return vmas.get(vmas.partition_point(|vma| vma.end() <= addr)),
-                Slots::Inner(entries) => node = entries.get(reaching(entries, addr))?.node(),
+                Slots::Leaf(vmas) => return vmas.get(first_after(vmas, addr)),
+                Slots::Inner(children) => node = children.get(children.near(addr))?,
             }
         }
     }
@@ -65,18 +62,16 @@ impl<'t> VersionRef<'t> {
         loop {
             match node.slots() {
                 Slots::Leaf(vmas) => {
-                    let at = vmas.partition_point(|vma| vma.end() <= addr);
+                    let at = first_after(vmas, addr);
                     let in_leaf = at.checked_sub(1).and_then(|i| vmas.get(i));
                     return Neighbours { before: in_leaf.or_else(|| last(before?)), at_or_after: vmas.get(at) };
                 }
-                Slots::Inner(entries) => {
+                Slots::Inner(children) => {
                     // Past the end: the last child, so that `before` is found there.
-                    let at = reaching(entries, addr).min(entries.len().saturating_sub(1));
-                    if let Some(sibling) = at.checked_sub(1).and_then(|i| entries.get(i)) {
-                        before = Some(sibling.node());
-                    }
-                    match entries.get(at) {
-                        Some(entry) => node = entry.node(),
+                    let at = children.first_or_last(addr);
+                    before = at.checked_sub(1).and_then(|i| children.get(i)).or(before);
+                    match children.get(at) {
+                        Some(child) => node = child,
                         None => return Neighbours { before: None, at_or_after: None },
                     }
                 }
@@ -94,7 +89,7 @@ fn last(mut node: NodeRef<'_>) -> Option<&Vma> {
     loop {
         match node.slots() {
             Slots::Leaf(vmas) => return vmas.last(),
-            Slots::Inner(entries) => node = entries.last()?.node(),
+            Slots::Inner(children) => node = children.nodes().last().map(Child::node)?,
         }
     }
 }
@@ -105,11 +100,9 @@ fn find_flag<'t>(node: NodeRef<'t>, flags: VmaFlags, from: VirtAddr) -> Option<&
     }
     match node.slots() {
         Slots::Leaf(vmas) => {
-            let at = vmas.partition_point(|vma| vma.end() <= from);
+            let at = first_after(vmas, from);
             vmas.iter().skip(at).find(|vma| vma.flags.intersects(flags))
         }
-        Slots::Inner(entries) => {
-            entries.iter().skip(reaching(entries, from)).find_map(|entry| find_flag(entry.node(), flags, from))
-        }
+        Slots::Inner(children) => children.reaching(from).iter().find_map(|child| find_flag(child.node(), flags, from)),
     }
 }

@@ -97,7 +97,7 @@ fn top_down(node: NodeRef<'_>, request: &GapRequest, end: &mut VirtAddr) -> Opti
             *end = request.end_below(vma);
             found
         }),
-        Slots::Inner(entries) => entries.iter().rev().find_map(|entry| top_down(entry.node(), request, end)),
+        Slots::Inner(children) => children.nodes().iter().rev().find_map(|child| top_down(child.node(), request, end)),
     }
 }
 
@@ -121,6 +121,6 @@ fn bottom_up(node: NodeRef<'_>, request: &GapRequest, start: &mut VirtAddr) -> O
             *start = vma.end();
             found
         }),
-        Slots::Inner(entries) => entries.iter().find_map(|entry| bottom_up(entry.node(), request, start)),
+        Slots::Inner(children) => children.nodes().iter().find_map(|child| bottom_up(child.node(), request, start)),
     }
 }

@@ -5,7 +5,7 @@ use core::slice;
 
 use arrayvec::ArrayVec;
 
-use super::node::{Entry, MAX_HEIGHT, NodeRef, Slots};
+use super::node::{Child, MAX_HEIGHT, NodeRef, Slots, first_after};
 use super::version::VersionRef;
 use crate::addr::{PageRange, VirtAddr};
 use crate::vma::Vma;
@@ -15,7 +15,7 @@ use crate::vma::Vma;
 pub struct Iter<'t> {
     leaf: slice::Iter<'t, Vma>,
     /// What is still to come at each level above, the root's first.
-    above: ArrayVec<slice::Iter<'t, Entry>, MAX_HEIGHT>,
+    above: ArrayVec<slice::Iter<'t, Child>, MAX_HEIGHT>,
     /// VMAs that start here or later are left out.
     end: VirtAddr,
 }
@@ -60,17 +60,16 @@ impl<'t> Iter<'t> {
         loop {
             match node.slots() {
                 Slots::Leaf(vmas) => {
-                    let at = vmas.partition_point(|vma| vma.end() <= from);
+                    let at = first_after(vmas, from);
                     self.leaf = vmas.get(at..).unwrap_or(&[]).iter();
                     return;
                 }
-                Slots::Inner(entries) => {
-                    let at = entries.partition_point(|entry| entry.end <= from);
-                    let mut rest = entries.get(at..).unwrap_or(&[]).iter();
-                    let Some(entry) = rest.next() else { return };
+                Slots::Inner(children) => {
+                    let mut rest = children.reaching(from).iter();
+                    let Some(child) = rest.next() else { return };
                     // A tree is never higher than MAX_HEIGHT.
                     let _ = self.above.try_push(rest);
-                    node = entry.node();
+                    node = child.node();
                 }
             }
         }
@@ -92,8 +91,8 @@ impl<'t> Iterator for Iter<'t> {
                 return None;
             }
             match self.above.last_mut()?.next() {
-                Some(entry) => {
-                    let node = entry.node();
+                Some(child) => {
+                    let node = child.node();
                     self.descend(node, VirtAddr(0));
                 }
                 None => {

@@ -2,16 +2,15 @@
 
 use arrayvec::ArrayVec;
 
-use super::node::{Entry, MAX_HEIGHT, NodeRef, Slots};
+use super::node::{MAX_HEIGHT, NodeRef, Slots};
+use crate::addr::VirtAddr;
 
 /// A node on a path.
 #[derive(Clone, Copy)]
 pub(super) struct Step<'t> {
     pub(super) node: NodeRef<'t>,
-    /// The slot that the path goes through. At the end of the path: the slot that was looked for, maybe one past the last.
+    /// The slot that the path goes through; 0 in a leaf.
     pub(super) index: usize,
-    /// The node and all above it have one owner.
-    pub(super) sole: bool,
 }
 
 /// Steps from the root (first) to a leaf (last).
@@ -19,46 +18,48 @@ pub(super) struct Step<'t> {
 pub(super) struct Path<'t>(ArrayVec<Step<'t>, MAX_HEIGHT>);
 
 impl<'t> Path<'t> {
-    /// Descends through the children that `pick` chooses; the slot in the leaf is 0.
+    /// No steps.
     #[inline]
-    pub(super) fn descend(root: NodeRef<'t>, pick: impl Fn(&[Entry]) -> usize) -> Path<'t> {
-        let mut path = Path(ArrayVec::new());
+    pub(super) fn new() -> Path<'t> {
+        Path(ArrayVec::new())
+    }
+
+    /// Descends to the first leaf that ends after `addr`, or else to the last; which is that.
+    #[inline]
+    pub(super) fn descend(&mut self, root: NodeRef<'t>, addr: VirtAddr) -> NodeRef<'t> {
         let mut node = root;
-        let mut sole = true;
         loop {
-            sole = sole && node.has_one_owner();
             let (index, child) = match node.slots() {
                 Slots::Leaf(_) => (0, None),
-                Slots::Inner(entries) => {
-                    let index = pick(entries);
-                    (index, entries.get(index).map(Entry::node))
+                Slots::Inner(children) => {
+                    let index = children.first_or_last(addr);
+                    (index, children.get(index))
                 }
             };
             // A tree is never higher than MAX_HEIGHT.
-            let _ = path.0.try_push(Step { node, index, sole });
+            let _ = self.0.try_push(Step { node, index });
             match child {
                 Some(child) => node = child,
-                None => return path,
+                None => return node,
             }
         }
     }
 
-    /// Number of steps.
+    /// All steps, the root's first.
     #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
+    pub(super) fn steps(&self) -> &[Step<'t>] {
+        &self.0
     }
 
-    /// The step at `depth`, counted from the root.
+    /// The last step's node is `node`.
     #[inline]
-    pub(super) fn step(&self, depth: usize) -> Option<&Step<'t>> {
-        self.0.get(depth)
+    pub(super) fn ends_at(&self, node: NodeRef<'t>) -> bool {
+        self.0.last().is_some_and(|step| step.node == node)
     }
 
-    /// The last step.
-    #[inline]
-    pub(super) fn leaf(&self) -> Option<&Step<'t>> {
-        self.0.last()
+    /// The node at `depth`, counted from the root, and all above it have one owner each.
+    pub(super) fn is_sole(&self, depth: usize) -> bool {
+        self.0.iter().take(depth + 1).all(|step| step.node.has_one_owner())
     }
 
     /// Moves to the node before the one at `depth`, with the steps between; `None` (and nothing moves) if that is the first.
@@ -69,7 +70,9 @@ impl<'t> Path<'t> {
 
     /// Moves to the node after the one at `depth`, with the steps between; `None` (and nothing moves) if that is the last.
     pub(super) fn step_forward(&mut self, depth: usize) -> Option<NodeRef<'t>> {
-        let turn = (0..depth).rev().find(|&d| self.0.get(d).is_some_and(|step| step.index + 1 < step.node.len()))?;
+        let turn = (0..depth)
+            .rev()
+            .find(|&d| self.0.get(d).is_some_and(|step| step.index + 1 < step.node.len()))?;
         self.turn(turn, depth, |index| index + 1, |_| 0)
     }
 
@@ -82,11 +85,10 @@ impl<'t> Path<'t> {
     ) -> Option<NodeRef<'t>> {
         let step = self.0.get_mut(turn)?;
         step.index = sibling(step.index);
-        let (mut child, mut sole) = (step.node.child(step.index)?, step.sole);
+        let mut child = step.node.child(step.index)?;
         for d in turn + 1..=depth {
-            sole = sole && child.has_one_owner();
             let step = self.0.get_mut(d)?;
-            *step = Step { node: child, index: edge(child.len()), sole };
+            *step = Step { node: child, index: edge(child.len()) };
             if d < depth {
                 child = child.child(step.index)?;
             }

@@ -15,9 +15,9 @@ use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
 use super::node::plan::Plan;
-use super::node::{Entry, NewNode, NodeRef, cap, min_len, reserve};
+use super::node::{NewNode, NodeRef, cap, first_after, min_len, reserve, sum_of};
 use super::path::{Path, Step};
-use super::summary::{Summary, Totals};
+use super::summary::{Seam, Summary, Totals};
 use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::vma::Vma;
@@ -31,57 +31,82 @@ type Level<'t> = SmallVec<[NewNode<'t>; 3]>;
 /// k new VMAs among n: [`Error::OutOfMemory`] if there are none.
 #[inline]
 pub(super) fn plan<'t>(
+    plan: &mut Plan<'t>,
     root: Option<NodeRef<'t>>,
     range: PageRange,
     replacement: impl ExactSizeIterator<Item = Vma>,
-) -> Result<Plan<'t>> {
-    let mut plan = Plan::new();
-    let replacement =
-        Replacement { count: replacement.len(), source: replacement, at: range.start(), end: range.end() };
-    let (mut level, mut height) = (Level::new(), 0);
-    if let Some(root) = root {
-        let mut edges = Edges::find(root, range);
-        height = edges.left.len();
-        level = rebuild_leaves(&mut plan, &mut edges, range, replacement)?;
-        for depth in (0..height.saturating_sub(1)).rev() {
-            level = rebuild_inner(&mut plan, &mut edges, depth, level)?;
+) -> Result<()> {
+    let mut mid =
+        Mid { head: None, count: replacement.len(), replacement, at: range.start(), end: range.end(), tail: None };
+    let Some(root) = root else {
+        let mut leaves = fill(0, mid.count, Runs::new(), Runs::new(), |node| push_vma(node, mid.next()?))?;
+        leaves.iter_mut().for_each(NewNode::summarise);
+        plan.set_root(grow(leaves, 0)?);
+        return Ok(());
+    };
+    let mut edges = Edges { left: Path::new(), right: None, keep: 0, resume: 0 };
+    let (first, last) = edges.find(root, range);
+    mid.head = first.vmas().get(edges.keep).filter(|vma| vma.start() < range.start());
+    mid.tail = last.vmas().get(edges.resume.wrapping_sub(1)).filter(|vma| vma.end() > range.end());
+    if edges.right.is_none() {
+        let total = first.len() - (edges.resume - edges.keep) + mid.len();
+        let least = if edges.left.steps().len() == 1 { 1 } else { min_len(0) };
+        if total >= least && total <= cap(0) {
+            return plan_narrow(plan, &edges, mid);
         }
-    } else if replacement.count > 0 {
-        let mut source = replacement;
-        level = fill(0, source.count, Runs::new(), Runs::new(), |node| push_vma(node, source.next()?))?;
-        level.iter_mut().for_each(NewNode::summarise);
-        height = 1;
     }
-    while level.len() > 1 {
-        level = parents(height as u8, level, Runs::new(), Runs::new())?;
-        level.iter_mut().for_each(NewNode::summarise);
-        height += 1;
-    }
-    plan.set_root(level.pop());
-    Ok(plan)
+    plan_wide(plan, &mut edges, mid)
 }
 
-/// What is put in, checked as it comes.
-struct Replacement<I> {
-    source: I,
+/// What comes into the place of the slots between the edges.
+struct Mid<'t, I> {
+    /// The VMA of which the part below the range stays.
+    head: Option<&'t Vma>,
+    replacement: I,
+    /// VMAs left in `replacement`.
     count: usize,
-    /// No VMA may start below.
+    /// Where the range starts, then: where the last VMA of the replacement ended.
     at: VirtAddr,
-    /// None may end above.
+    /// Where the range ends.
     end: VirtAddr,
+    /// The VMA of which the part above the range stays.
+    tail: Option<&'t Vma>,
 }
 
-impl<I: Iterator<Item = Vma>> Replacement<I> {
+impl<I: Iterator<Item = Vma>> Mid<'_, I> {
     #[inline]
-    fn next(&mut self) -> Result<Vma> {
-        let vma = self.source.next().ok_or(Error::BadRange)?;
-        if vma.start() < self.at || vma.end() > self.end {
-            return Err(Error::BadRange);
-        }
-        self.at = vma.end();
-        self.count -= 1;
-        Ok(vma)
+    fn len(&self) -> usize {
+        usize::from(self.head.is_some()) + self.count + usize::from(self.tail.is_some())
     }
+
+    #[inline]
+    fn next_replacement(&mut self) -> Result<Vma> {
+        match self.replacement.next() {
+            Some(vma) if vma.start() >= self.at && vma.end() <= self.end => {
+                self.at = vma.end();
+                Ok(vma)
+            }
+            _ => Err(Error::BadRange),
+        }
+    }
+
+    fn next(&mut self) -> Result<Vma> {
+        if let Some(vma) = self.head.take() {
+            // Nothing of the replacement was taken yet.
+            return slice(vma, vma.start(), self.at);
+        }
+        if self.count > 0 {
+            self.count -= 1;
+            return self.next_replacement();
+        }
+        let vma = self.tail.take().ok_or(Error::BadRange)?;
+        slice(vma, self.end, vma.end())
+    }
+}
+
+#[inline]
+fn slice(vma: &Vma, start: VirtAddr, end: VirtAddr) -> Result<Vma> {
+    PageRange::new(start, end).map(|part| vma.slice(part)).ok_or(Error::BadRange)
 }
 
 /// The paths to both edges of a change.
@@ -96,35 +121,66 @@ struct Edges<'t> {
 }
 
 impl<'t> Edges<'t> {
-    fn find(root: NodeRef<'t>, range: PageRange) -> Edges<'t> {
+    /// Descends to both edges of `range`; the leaves there.
+    #[inline]
+    fn find(&mut self, root: NodeRef<'t>, range: PageRange) -> (NodeRef<'t>, NodeRef<'t>) {
         let (start, end) = (range.start(), range.end());
-        let left = Path::descend(root, |entries| first_or_last(entries, |entry| entry.end > start));
-        let leaf = left.leaf().map_or(root, |step| step.node);
-        let keep = leaf.vmas().partition_point(|vma| vma.end() <= start);
+        let leaf = self.left.descend(root, start);
+        let vmas = leaf.vmas();
+        self.keep = first_after(vmas, start);
         let reach = leaf.summary().end;
         if end <= reach || reach == root.summary().end {
-            let touched = leaf.vmas().iter().skip(keep).take_while(|vma| vma.start() < end).count();
-            return Edges { left, right: None, keep, resume: keep + touched };
+            let touched = vmas.iter().skip(self.keep).take_while(|vma| vma.start() < end).count();
+            self.resume = self.keep + touched;
+            return (leaf, leaf);
         }
-        let mut right = Path::descend(root, |entries| first_or_last(entries, |entry| entry.end >= end));
-        let vmas = right.leaf().map_or(root, |step| step.node).vmas();
-        let mut resume = vmas.partition_point(|vma| vma.end() < end);
-        if vmas.get(resume).is_some_and(|vma| vma.start() < end) {
-            resume += 1;
+        (leaf, self.find_right(root, leaf, end))
+    }
+
+    fn find_right(&mut self, root: NodeRef<'t>, left: NodeRef<'t>, end: VirtAddr) -> NodeRef<'t> {
+        let path = self.right.insert(Path::new());
+        // The first VMA that ends at `end` or after.
+        let before = VirtAddr(end.get() - 1);
+        let mut leaf = path.descend(root, before);
+        self.resume = first_after(leaf.vmas(), before);
+        if leaf.vmas().get(self.resume).is_some_and(|vma| vma.start() < end) {
+            self.resume += 1;
         }
-        if resume == 0 {
+        if self.resume == 0
+            && let Some(previous) = path.step_back(path.steps().len() - 1)
+        {
             // The range ends in the hole before this leaf.
-            resume = right.step_back(right.len() - 1).map_or(0, NodeRef::len);
+            leaf = previous;
+            self.resume = leaf.len();
         }
-        let same = right.leaf().is_some_and(|step| step.node == leaf);
-        Edges { left, right: if same { None } else { Some(right) }, keep, resume }
+        if self.left.ends_at(leaf) {
+            self.right = None;
+        }
+        debug_assert!(self.right.is_some() || leaf == left);
+        leaf
+    }
+
+    #[inline]
+    fn right(&self) -> &Path<'t> {
+        self.right.as_ref().unwrap_or(&self.left)
     }
 
     #[inline]
     fn at(&self, depth: usize) -> Result<(Step<'t>, Step<'t>)> {
-        let right = self.right.as_ref().unwrap_or(&self.left);
         // There is a step at each depth.
-        Ok((*self.left.step(depth).ok_or(Error::BadRange)?, *right.step(depth).ok_or(Error::BadRange)?))
+        let step = |path: &Path<'t>| path.steps().get(depth).copied().ok_or(Error::BadRange);
+        Ok((step(&self.left)?, step(self.right())?))
+    }
+
+    /// Notes what is kept of the nodes at both edges of one level.
+    fn touch(&self, plan: &mut Plan<'t>, depth: usize, keep: usize, resume: usize) -> Result<()> {
+        let (left, right) = self.at(depth)?;
+        if left.node == right.node {
+            plan.touch(left.node, keep, resume, self.left.is_sole(depth))
+        } else {
+            plan.touch(left.node, keep, left.node.len(), self.left.is_sole(depth))?;
+            plan.touch(right.node, 0, resume, self.right().is_sole(depth))
+        }
     }
 
     /// Takes in the node before, or else after, those at `depth`, if there is one.
@@ -150,15 +206,10 @@ impl<'t> Edges<'t> {
         } else {
             return Ok(false);
         };
-        let sole = path.step(depth).is_some_and(|step| step.sole);
+        let sole = path.is_sole(depth);
         plan.touch(neighbour, neighbour.len(), neighbour.len(), sole)?;
         Ok(true)
     }
-}
-
-#[inline]
-fn first_or_last(entries: &[Entry], reaches: impl Fn(&Entry) -> bool) -> usize {
-    entries.partition_point(|entry| !reaches(entry)).min(entries.len().saturating_sub(1))
 }
 
 /// Consecutive slots of an old node, to be copied.
@@ -209,7 +260,6 @@ impl<'t> Runs<'t> {
 }
 
 /// Lays `before`, then `mid` slots that `put` appends, then `after` out in as few nodes as hold them.
-#[inline]
 fn fill<'t>(
     level: u8,
     mid: usize,
@@ -261,67 +311,123 @@ fn parents<'t>(level: u8, children: Level<'t>, before: Runs<'t>, after: Runs<'t>
     })
 }
 
-/// Notes what is kept of the nodes at both edges of one level.
+/// One leaf becomes one leaf: the path above it stays as it is but for one slot in each node.
 #[inline]
-fn touch<'t>(plan: &mut Plan<'t>, left: &Step<'t>, keep: usize, right: &Step<'t>, resume: usize) -> Result<()> {
-    if left.node == right.node {
-        plan.touch(left.node, keep, resume, left.sole)
-    } else {
-        plan.touch(left.node, keep, left.node.len(), left.sole)?;
-        plan.touch(right.node, 0, resume, right.sole)
+fn plan_narrow<'t, I: Iterator<Item = Vma>>(plan: &mut Plan<'t>, edges: &Edges<'t>, mut mid: Mid<'t, I>) -> Result<()> {
+    let Some((last, above)) = edges.left.steps().split_last() else { return Err(Error::BadRange) };
+    let (leaf, keep, resume) = (last.node, edges.keep, edges.resume);
+    let (vmas, old) = (leaf.vmas(), leaf.summary());
+    let mut new = NewNode::new(0)?;
+    new.copy_slots(leaf, 0..keep);
+    let end_before = keep.checked_sub(1).and_then(|i| vmas.get(i)).map(Vma::end);
+    let start_after = vmas.get(resume).map(Vma::start);
+    let mut totals = old.totals;
+    let mut now = Seam::after(end_before);
+    let mut put = |vma: Vma| {
+        now.add(&vma);
+        totals.add(&vma);
+        push_vma(&mut new, vma)
+    };
+    if let Some(vma) = mid.head {
+        put(slice(vma, vma.start(), mid.at)?)?;
     }
+    for _ in 0..mid.count {
+        put(mid.next_replacement()?)?;
+    }
+    if let Some(vma) = mid.tail {
+        put(slice(vma, mid.end, vma.end())?)?;
+    }
+    now.close(start_after);
+    new.copy_slots(leaf, resume..vmas.len());
+    let mut was = Seam::after(end_before);
+    for vma in vmas.get(keep..resume).unwrap_or(&[]) {
+        was.add(vma);
+        totals.remove(vma);
+    }
+    was.close(start_after);
+    match was.replaced_by(&now, old) {
+        Some((largest_gap, flags)) => {
+            let vmas = new.as_ref().vmas();
+            let start = vmas.first().map_or(VirtAddr(0), Vma::start);
+            let end = vmas.last().map_or(VirtAddr(0), Vma::end);
+            new.set_summary(Summary { start, end, largest_gap, totals, flags });
+        }
+        None => new.summarise_with(totals),
+    }
+    if !above.is_empty() {
+        let change = totals.minus(old.totals);
+        for step in above.iter().rev() {
+            new = replace_child(step.node, step.index, new, change)?;
+        }
+    }
+    plan.set_narrow(new, keep, resume);
+    Ok(())
 }
 
+/// A copy of `node` with another child in slot `index`. Its summary follows from the old one and the two children, most of the time.
 #[inline]
+fn replace_child<'t>(node: NodeRef<'t>, index: usize, child: NewNode<'t>, change: Totals) -> Result<NewNode<'t>> {
+    let (old, children) = (node.summary(), node.children());
+    let was = children.get(index).ok_or(Error::BadRange)?.node().summary();
+    let now = child.as_ref().summary();
+    let shape = if (was.start, was.end, was.largest_gap, was.flags) == (now.start, now.end, now.largest_gap, now.flags) {
+        Some((old.start, old.end, old.largest_gap, old.flags))
+    } else {
+        let end_before = index.checked_sub(1).and_then(|i| children.get(i)).map(|child| child.node().summary().end);
+        let start_after = children.get(index + 1).map(|child| child.node().summary().start);
+        let start = if index == 0 { now.start } else { old.start };
+        let end = if index + 1 == children.len() { now.end } else { old.end };
+        Seam::of(was, end_before, start_after)
+            .replaced_by(&Seam::of(now, end_before, start_after), old)
+            .map(|(gap, flags)| (start, end, gap, flags))
+    };
+    let mut new = NewNode::with_child(node, index, child)?.ok_or(Error::BadRange)?;
+    let totals = old.totals.plus(change);
+    match shape {
+        Some((start, end, largest_gap, flags)) => new.set_summary(Summary { start, end, largest_gap, totals, flags }),
+        None => new.summarise_with(totals),
+    }
+    Ok(new)
+}
+
+/// The general case: several leaves, too many or too few slots.
+#[inline(never)]
+fn plan_wide<'t, I: Iterator<Item = Vma>>(plan: &mut Plan<'t>, edges: &mut Edges<'t>, mid: Mid<'t, I>) -> Result<()> {
+    let height = edges.left.steps().len();
+    let mut level = rebuild_leaves(plan, edges, mid)?;
+    for depth in (0..height - 1).rev() {
+        level = rebuild_inner(plan, edges, depth, level)?;
+    }
+    plan.set_root(grow(level, height as u8 - 1)?);
+    Ok(())
+}
+
+/// Builds levels above nodes of level `height` until there is one node.
+fn grow<'t>(mut level: Level<'t>, mut height: u8) -> Result<Option<NewNode<'t>>> {
+    while level.len() > 1 {
+        height += 1;
+        level = parents(height, level, Runs::new(), Runs::new())?;
+        level.iter_mut().for_each(NewNode::summarise);
+    }
+    Ok(level.pop())
+}
+
 fn rebuild_leaves<'t, I: Iterator<Item = Vma>>(
     plan: &mut Plan<'t>,
     edges: &mut Edges<'t>,
-    range: PageRange,
-    mut replacement: Replacement<I>,
+    mut mid: Mid<'t, I>,
 ) -> Result<Level<'t>> {
-    let depth = edges.left.len() - 1;
-    let (keep, resume) = (edges.keep, edges.resume);
+    let depth = edges.left.steps().len() - 1;
+    let (keep, resume, count) = (edges.keep, edges.resume, mid.len());
     let (left, right) = edges.at(depth)?;
-    let cut = |vma: &Vma, start, end| PageRange::new(start, end).map(|part| vma.slice(part));
-    let mut head = match left.node.vmas().get(keep) {
-        Some(vma) if vma.start() < range.start() => cut(vma, vma.start(), range.start()),
-        _ => None,
-    };
-    let mut tail = match right.node.vmas().get(resume.wrapping_sub(1)) {
-        Some(vma) if vma.end() > range.end() => cut(vma, range.end(), vma.end()),
-        _ => None,
-    };
-    let mid = usize::from(head.is_some()) + replacement.count + usize::from(tail.is_some());
-    let mut total = keep + mid + right.node.len() - resume;
     let mut before = Runs::of(left.node, 0, keep);
     let mut after = Runs::of(right.node, resume, right.node.len());
-    touch(plan, &left, keep, &right, resume)?;
-    let widened = total < min_len(0) && depth > 0 && edges.widen(plan, depth, &mut before, &mut after)?;
-    if widened {
-        total = before.len() + mid + after.len();
+    edges.touch(plan, depth, keep, resume)?;
+    if before.len() + count + after.len() < min_len(0) && depth > 0 {
+        edges.widen(plan, depth, &mut before, &mut after)?;
     }
-    let alone = left.node == right.node && !widened && total <= cap(0);
-
-    let mut added = Totals::default();
-    let mut level = fill(0, mid, before, after, |node| {
-        let vma = match head.take() {
-            Some(vma) => vma,
-            None if replacement.count > 0 => replacement.next()?,
-            None => tail.take().ok_or(Error::BadRange)?,
-        };
-        if alone {
-            added = added.plus(Totals::of(&vma));
-        }
-        push_vma(node, vma)
-    })?;
-    match level.as_mut_slice() {
-        [node] if alone => {
-            let gone = left.node.vmas().get(keep..resume).unwrap_or(&[]);
-            let gone = gone.iter().fold(Totals::default(), |sum, vma| sum.plus(Totals::of(vma)));
-            node.summarise_with(left.node.summary().totals.plus(added).minus(gone));
-        }
-        nodes => nodes.iter_mut().for_each(NewNode::summarise),
-    }
+    let mut level = fill(0, count, before, after, |node| push_vma(node, mid.next()?))?;
+    level.iter_mut().for_each(NewNode::summarise);
     Ok(level)
 }
 
@@ -333,65 +439,31 @@ fn rebuild_inner<'t>(
 ) -> Result<Level<'t>> {
     let (left, right) = edges.at(depth)?;
     let (keep, resume) = (left.index, right.index + 1);
-    if left.node == right.node && resume == keep + 1 && children.len() == 1 {
-        touch(plan, &left, keep, &right, resume)?;
+    let same = left.node == right.node;
+    let gone = if same { sum_of(left.node.children().get(keep..resume).unwrap_or(&[])) } else { Totals::default() };
+    let added = children.iter().fold(Totals::default(), |sum, node| sum.plus(node.as_ref().summary().totals));
+    let change = added.minus(gone);
+    if same && resume == keep + 1 && children.len() == 1 {
+        edges.touch(plan, depth, keep, resume)?;
         if let Some(child) = children.pop() {
-            children.push(replace_child(left.node, keep, child)?);
+            children.push(replace_child(left.node, keep, child, change)?);
         }
         return Ok(children);
     }
     let total = keep + children.len() + right.node.len() - resume;
     let mut before = Runs::of(left.node, 0, keep);
     let mut after = Runs::of(right.node, resume, right.node.len());
-    let mut widened = false;
-    if total < min_len(left.node.level()) && depth > 0 {
-        widened = edges.widen(plan, depth, &mut before, &mut after)?;
-    }
+    edges.touch(plan, depth, keep, resume)?; // A no-op if nothing is kept.
+    let widened =
+        total < min_len(left.node.level()) && depth > 0 && edges.widen(plan, depth, &mut before, &mut after)?;
     if total <= 1 && !widened {
         // Nothing else is left at this level, nor above: the node below is the root.
         return Ok(children);
     }
-    touch(plan, &left, keep, &right, resume)?;
-    let added = children.iter().fold(Totals::default(), |sum, node| sum.plus(node.as_ref().summary().totals));
     let mut level = parents(left.node.level(), children, before, after)?;
     match level.as_mut_slice() {
-        [node] if left.node == right.node && !widened => {
-            let gone = left.node.entries().get(keep..resume).unwrap_or(&[]);
-            let gone = gone.iter().fold(Totals::default(), |sum, entry| sum.plus(entry.node().summary().totals));
-            node.summarise_with(left.node.summary().totals.plus(added).minus(gone));
-        }
+        [node] if same && !widened => node.summarise_with(left.node.summary().totals.plus(change)),
         nodes => nodes.iter_mut().for_each(NewNode::summarise),
     }
     Ok(level)
-}
-
-/// A copy of `node` with another child in slot `index`. Its summary follows from the old one and the two children, most of the time.
-fn replace_child<'t>(node: NodeRef<'t>, index: usize, child: NewNode<'t>) -> Result<NewNode<'t>> {
-    let (old, entries) = (node.summary(), node.entries());
-    let was = entries.get(index).ok_or(Error::BadRange)?.node().summary();
-    let now = *child.as_ref().summary();
-    let end_before = index.checked_sub(1).and_then(|i| entries.get(i)).map(|entry| entry.end);
-    let start_after = entries.get(index + 1).map(|entry| entry.node().summary().start);
-    // The largest of the holes that the child takes part in.
-    let around = |part: &Summary| {
-        let below = end_before.map_or(0, |end| part.start.get().wrapping_sub(end.get()));
-        let above = start_after.map_or(0, |start| start.get().wrapping_sub(part.end.get()));
-        part.largest_gap.max(below).max(above)
-    };
-    let (gap_was, gap_now) = (around(was), around(&now));
-    let totals = old.totals.plus(now.totals).minus(was.totals);
-
-    let mut new = NewNode::with_child(node, index, child)?.ok_or(Error::BadRange)?;
-    if (gap_now >= old.largest_gap || gap_was < old.largest_gap) && now.flags.contains(was.flags) {
-        new.set_summary(Summary {
-            start: if index == 0 { now.start } else { old.start },
-            end: if index + 1 == entries.len() { now.end } else { old.end },
-            largest_gap: gap_now.max(old.largest_gap),
-            totals,
-            flags: old.flags | now.flags,
-        });
-    } else {
-        new.summarise_with(totals);
-    }
-    Ok(new)
 }

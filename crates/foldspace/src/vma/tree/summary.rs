@@ -1,8 +1,6 @@
 //! What a node knows about everything below it.
 
-use core::ops::BitOr;
-
-use crate::addr::{PAGE_SHIFT, VirtAddr};
+use crate::addr::VirtAddr;
 use crate::vma::{Vma, VmaFlags};
 
 /// Pages of VMAs by kind: the kinds of `vm_stat_account` in Linux's `mm/mmap.c` (exec, stack and data exclude each other),
@@ -25,21 +23,6 @@ pub struct PageCounts {
 }
 
 impl PageCounts {
-    /// `pages` pages of an area with `flags`.
-    #[inline]
-    pub fn of(flags: VmaFlags, pages: u64) -> PageCounts {
-        let when = |condition: bool| if condition { pages } else { 0 };
-        let (write, stack) = (VmaFlags::WRITE, VmaFlags::GROWS_DOWN);
-        PageCounts {
-            total: pages,
-            data: when(flags & (write | VmaFlags::SHARED).bitor(stack) == write),
-            stack: when(flags.contains(stack)),
-            exec: when(flags & (write | VmaFlags::EXEC).bitor(stack) == VmaFlags::EXEC),
-            shared: when(flags.contains(VmaFlags::SHARED)),
-            locked: when(flags.contains(VmaFlags::LOCKED)),
-        }
-    }
-
     /// Sums modulo 2^64, so that a difference taken with [`Self::minus`] may be added.
     #[inline]
     #[must_use]
@@ -78,11 +61,44 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Of one VMA.
+    /// Counts a VMA in.
     #[inline]
-    pub fn of(vma: &Vma) -> Totals {
-        Totals { pages: PageCounts::of(vma.flags, vma.range.len() >> PAGE_SHIFT), vmas: 1 }
+    pub fn add(&mut self, vma: &Vma) {
+        self.vmas = self.vmas.wrapping_add(1);
+        self.add_pages(vma.flags, vma.range.pages());
     }
+
+    /// Counts a VMA out.
+    #[inline]
+    pub fn remove(&mut self, vma: &Vma) {
+        self.vmas = self.vmas.wrapping_sub(1);
+        self.add_pages(vma.flags, vma.range.pages().wrapping_neg());
+    }
+
+    #[inline]
+    fn add_pages(&mut self, flags: VmaFlags, pages: u64) {
+        let counts = &mut self.pages;
+        let (write, exec) = (VmaFlags::WRITE, VmaFlags::EXEC);
+        let (shared, stack) = (VmaFlags::SHARED, VmaFlags::GROWS_DOWN);
+        let add = |count: &mut u64| *count = count.wrapping_add(pages);
+        add(&mut counts.total);
+        if flags & (write.union(shared).union(stack)) == write {
+            add(&mut counts.data);
+        }
+        if flags.contains(stack) {
+            add(&mut counts.stack);
+        }
+        if flags & (write.union(exec).union(stack)) == exec {
+            add(&mut counts.exec);
+        }
+        if flags.contains(shared) {
+            add(&mut counts.shared);
+        }
+        if flags.contains(VmaFlags::LOCKED) {
+            add(&mut counts.locked);
+        }
+    }
+
     /// Sums modulo 2^64.
     #[inline]
     #[must_use]
@@ -137,5 +153,56 @@ impl Summary {
             end = next_end;
         }
         Summary { start, end, largest_gap, totals, flags }
+    }
+}
+
+/// Neighbours in ascending order between two that stay: what they add to the shape of their node.
+#[derive(Clone, Copy)]
+pub(super) struct Seam {
+    /// Where the last one ended.
+    end: Option<VirtAddr>,
+    gap: u64,
+    flags: VmaFlags,
+}
+
+impl Seam {
+    /// Nothing yet, after a neighbour that ends at `end`.
+    #[inline]
+    pub(super) fn after(end: Option<VirtAddr>) -> Seam {
+        Seam { end, gap: 0, flags: VmaFlags::empty() }
+    }
+
+    /// One whole subtree between two neighbours.
+    #[inline]
+    pub(super) fn of(part: &Summary, end_before: Option<VirtAddr>, start_after: Option<VirtAddr>) -> Seam {
+        let mut seam = Seam { gap: part.largest_gap, flags: part.flags, ..Seam::after(end_before) };
+        seam.close(Some(part.start));
+        seam.end = Some(part.end);
+        seam.close(start_after);
+        seam
+    }
+
+    /// The next VMA.
+    #[inline]
+    pub(super) fn add(&mut self, vma: &Vma) {
+        self.close(Some(vma.start()));
+        self.end = Some(vma.end());
+        self.flags |= vma.flags;
+    }
+
+    /// The neighbour after it, if there is one.
+    #[inline]
+    pub(super) fn close(&mut self, start: Option<VirtAddr>) {
+        if let (Some(end), Some(start)) = (self.end, start) {
+            self.gap = self.gap.max(start.get().wrapping_sub(end.get()));
+        }
+    }
+
+    /// Largest gap and flags of a node that was summarised by `old` when `now` takes the place of `self`. `None` if that cannot be told
+    /// from the seams: the largest gap may have been here, or a flag may be gone.
+    #[inline]
+    pub(super) fn replaced_by(&self, now: &Seam, old: &Summary) -> Option<(u64, VmaFlags)> {
+        let known = now.gap >= old.largest_gap || self.gap < old.largest_gap;
+        (known && now.flags.contains(self.flags)).then(|| (now.gap.max(old.largest_gap), old.flags | now.flags))
     }
 }

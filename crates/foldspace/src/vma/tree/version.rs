@@ -155,10 +155,9 @@ impl VersionCell {
     where
         I: IntoIterator<Item = Vma, IntoIter: ExactSizeIterator>,
     {
-        let turn = Turn::take(self);
-        let root = self.load(guard).root;
-        let plan = splice::plan(root, range, replacement.into_iter())?;
-        Ok(Prepared { plan, base: root, guard, turn })
+        let mut prepared = Prepared::nothing(self, guard);
+        splice::plan(&mut prepared.plan, prepared.base, range, replacement.into_iter())?;
+        Ok(prepared)
     }
 
     /// [`Self::prepare`] and [`Prepared::publish`] in one.
@@ -171,7 +170,9 @@ impl VersionCell {
     where
         I: IntoIterator<Item = Vma, IntoIter: ExactSizeIterator>,
     {
-        self.prepare(guard, range, replacement)?.publish();
+        let mut prepared = Prepared::nothing(self, guard);
+        splice::plan(&mut prepared.plan, prepared.base, range, replacement.into_iter())?;
+        prepared.commit();
         Ok(())
     }
 
@@ -267,7 +268,13 @@ pub struct Prepared<'t> {
     turn: Turn<'t>,
 }
 
-impl Prepared<'_> {
+impl<'t> Prepared<'t> {
+    #[inline]
+    fn nothing(cell: &'t VersionCell, guard: &'t Guard) -> Prepared<'t> {
+        let turn = Turn::take(cell);
+        Prepared { plan: Plan::new(), base: cell.load(guard).root, guard, turn }
+    }
+
     /// The tree as it will be.
     #[inline]
     pub fn view(&self) -> VersionRef<'_> {
@@ -277,12 +284,16 @@ impl Prepared<'_> {
     /// Makes the change visible, in one store. Cannot fail. What it removes is dropped after the grace period.
     #[inline]
     pub fn publish(mut self) {
-        // SAFETY: 1. the plan's base is the root, pinned, and the cell has a count on it; 2. a frozen root goes to `publish`, which
-        // destroys it once; 3. otherwise its count goes there.
+        self.commit();
+    }
+
+    /// Must be called once at most, and only after the plan is complete.
+    #[inline]
+    fn commit(&mut self) {
+        // SAFETY: 1. the plan's base is the cell's root, pinned, and the cell has a count on it; 2. if it gets frozen, `publish` has it
+        // destroyed once; 3. otherwise its count goes to `publish`.
         unsafe {
-            let base = self.base.and_then(|base| NonNull::new(base.as_ptr()));
-            let frozen = self.plan.wants_frozen() && base.is_some_and(|base| node::freeze(base));
-            let new = self.plan.take_over(frozen);
+            let (new, frozen) = self.plan.take_over(self.base);
             self.turn.publish(new, self.guard, frozen);
         }
     }

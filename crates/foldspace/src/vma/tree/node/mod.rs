@@ -18,7 +18,7 @@ mod pool;
 pub(super) mod watch;
 
 use core::marker::PhantomData;
-use core::mem::MaybeUninit;
+use core::mem::{self, MaybeUninit};
 use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -49,16 +49,16 @@ pub(super) const fn cap(level: u8) -> usize {
     if level == 0 { LEAF_CAP } else { INNER_CAP }
 }
 
-/// Slots in a node of `level` at least, unless it is a root. A third and not a half, so that nodes which are filled in order
-/// of addresses stay two thirds full.
+/// Slots in a node of `level` at least, unless it is a root. A quarter and not a half, so that nodes which are filled in order
+/// of addresses stay three quarters full.
 pub(super) const fn min_len(level: u8) -> usize {
-    cap(level) / 3
+    cap(level) / 4
 }
 
 const _: () = assert!(size_of::<Leaf>() <= NODE_BYTES && size_of::<Inner>() <= NODE_BYTES);
-const _: () = assert!(min_len(0) >= 4 && min_len(1) >= 4 && cap(0) <= u8::MAX as usize);
-// 4^18 leaves of 4 are more than 2^35 pages.
-const _: () = assert!(MAX_HEIGHT >= 19);
+const _: () = assert!(min_len(0) >= 3 && min_len(1) >= 4 && cap(0) <= u8::MAX as usize);
+// 2 * 4^17 leaves of 3 are more than 2^35 pages.
+const _: () = assert!(MAX_HEIGHT >= 20);
 
 /// Makes room for `more` elements without growing step by step, and without panicking.
 #[inline]
@@ -94,24 +94,83 @@ struct Leaf {
 #[repr(C)]
 struct Inner {
     header: Header,
-    entries: [MaybeUninit<Entry>; INNER_CAP],
+    /// Where each child's last VMA ends. The unused rest is [`NO_END`], so that a search looks at a fixed number of slots.
+    ends: [VirtAddr; INNER_CAP],
+    children: [MaybeUninit<Child>; INNER_CAP],
 }
 
-/// One slot of an inner node.
-#[repr(C)]
-pub(super) struct Entry {
-    /// One past the last byte of the child's last VMA.
-    pub(super) end: VirtAddr,
-    child: NonNull<Header>,
-}
+/// Greater than any VMA's end.
+const NO_END: VirtAddr = VirtAddr(u64::MAX);
 
-impl Entry {
-    /// The child.
+/// A slot of an inner node.
+#[repr(transparent)]
+pub(super) struct Child(NonNull<Header>);
+
+impl Child {
     #[inline]
     pub(super) fn node(&self) -> NodeRef<'_> {
-        // SAFETY: 1. entries exist only inside nodes; whoever can read one for a time can read what it refers to as long (invariant 5).
-        unsafe { NodeRef::new(self.child) }
+        // SAFETY: 1. these exist only inside nodes; whoever can read one for a time can read what it refers to as long (invariant 5).
+        unsafe { NodeRef::new(self.0) }
     }
+}
+
+/// The slots of an inner node.
+#[derive(Clone, Copy)]
+pub(super) struct Children<'t> {
+    ends: &'t [VirtAddr; INNER_CAP],
+    nodes: &'t [Child],
+}
+
+impl<'t> Children<'t> {
+    /// In ascending order.
+    #[inline]
+    pub(super) fn nodes(self) -> &'t [Child] {
+        self.nodes
+    }
+
+    #[inline]
+    pub(super) fn get(self, index: usize) -> Option<NodeRef<'t>> {
+        self.nodes.get(index).map(Child::node)
+    }
+
+    /// The slot of the first child that ends after `addr`; if `addr` lies above all, the last slot or one beyond the last.
+    #[inline]
+    pub(super) fn near(self, addr: VirtAddr) -> usize {
+        const _: () = assert!(INNER_CAP == 16);
+        let ends = self.ends;
+        let mut at = if ends[7] <= addr { 8 } else { 0 };
+        at |= if ends[at | 3] <= addr { 4 } else { 0 };
+        at |= if ends[at | 1] <= addr { 2 } else { 0 };
+        at |= if ends[at] <= addr { 1 } else { 0 };
+        at
+    }
+
+    /// The children from the first that ends after `addr`.
+    #[inline]
+    pub(super) fn reaching(self, addr: VirtAddr) -> &'t [Child] {
+        let at = self.near(addr);
+        let at = if self.ends[at] <= addr { at + 1 } else { at };
+        self.nodes.get(at..).unwrap_or(&[])
+    }
+
+    /// The slot of the first child that ends after `addr`, or else the last slot.
+    #[inline]
+    pub(super) fn first_or_last(self, addr: VirtAddr) -> usize {
+        self.near(addr).min(self.nodes.len().saturating_sub(1))
+    }
+}
+
+/// The slot of the first VMA of a leaf that ends after `addr`; the number of slots if there is none.
+#[inline]
+pub(super) fn first_after(vmas: &[Vma], addr: VirtAddr) -> usize {
+    const _: () = assert!(LEAF_CAP <= 16);
+    let mut at = 0;
+    for step in [8, 4, 2, 1] {
+        if vmas.get(at + step - 1).is_some_and(|vma| vma.end() <= addr) {
+            at += step;
+        }
+    }
+    if vmas.get(at).is_some_and(|vma| vma.end() <= addr) { at + 1 } else { at }
 }
 
 /// A node that can be read for `'t`.
@@ -134,7 +193,7 @@ impl PartialEq for NodeRef<'_> {
 /// The slots of a node.
 pub(super) enum Slots<'t> {
     Leaf(&'t [Vma]),
-    Inner(&'t [Entry]),
+    Inner(Children<'t>),
 }
 
 impl<'t> NodeRef<'t> {
@@ -182,33 +241,44 @@ impl<'t> NodeRef<'t> {
 
     #[inline]
     pub(super) fn slots(self) -> Slots<'t> {
-        if self.level() == 0 { Slots::Leaf(self.vmas()) } else { Slots::Inner(self.entries()) }
+        let (node, len) = (self.node.as_ptr(), self.len());
+        if self.level() == 0 {
+            // SAFETY: 1. level 0 says that the allocation is a `Leaf`; 2. 0..len are initialised and do not change (invariant 1).
+            Slots::Leaf(unsafe { core::slice::from_raw_parts(vma_slots(self.node), len) })
+        } else {
+            // SAFETY: 1. another level says that the allocation is an `Inner`; 2. `ends` is initialised, and so are the
+            // children 0..len, and they do not change (invariant 1).
+            Slots::Inner(unsafe {
+                Children {
+                    ends: &(*node.cast::<Inner>()).ends,
+                    nodes: core::slice::from_raw_parts(child_slots(self.node), len),
+                }
+            })
+        }
     }
 
     /// The VMAs of a leaf; nothing in an inner node.
     #[inline]
     pub(super) fn vmas(self) -> &'t [Vma] {
-        if self.level() != 0 {
-            return &[];
+        match self.slots() {
+            Slots::Leaf(vmas) => vmas,
+            Slots::Inner(_) => &[],
         }
-        // SAFETY: 1. level 0 says that the allocation is a `Leaf`; 2. 0..len are initialised and do not change (invariant 1).
-        unsafe { core::slice::from_raw_parts(vma_slots(self.node), self.len()) }
     }
 
     /// The children of an inner node; nothing in a leaf.
     #[inline]
-    pub(super) fn entries(self) -> &'t [Entry] {
-        if self.level() == 0 {
-            return &[];
+    pub(super) fn children(self) -> &'t [Child] {
+        match self.slots() {
+            Slots::Leaf(_) => &[],
+            Slots::Inner(children) => children.nodes,
         }
-        // SAFETY: 1. another level says that the allocation is an `Inner`; 2. 0..len are initialised and do not change (invariant 1).
-        unsafe { core::slice::from_raw_parts(entry_slots(self.node), self.len()) }
     }
 
     /// The child in slot `index`, if there is one.
     #[inline]
     pub(super) fn child(self, index: usize) -> Option<NodeRef<'t>> {
-        self.entries().get(index).map(Entry::node)
+        self.children().get(index).map(Child::node)
     }
 }
 
@@ -223,15 +293,26 @@ unsafe fn vma_slots(node: NonNull<Header>) -> *mut Vma {
     unsafe { (&raw mut (*node.as_ptr().cast::<Leaf>()).vmas).cast() }
 }
 
-/// First slot of an inner node.
+/// First child slot of an inner node.
 ///
 /// # Safety
 ///
 /// `node` is an allocated inner node.
 #[inline]
-unsafe fn entry_slots(node: NonNull<Header>) -> *mut Entry {
+unsafe fn child_slots(node: NonNull<Header>) -> *mut Child {
     // SAFETY: by the function's contract; only an address is computed.
-    unsafe { (&raw mut (*node.as_ptr().cast::<Inner>()).entries).cast() }
+    unsafe { (&raw mut (*node.as_ptr().cast::<Inner>()).children).cast() }
+}
+
+/// First `ends` slot of an inner node.
+///
+/// # Safety
+///
+/// `node` is an allocated inner node.
+#[inline]
+unsafe fn end_slots(node: NonNull<Header>) -> *mut VirtAddr {
+    // SAFETY: by the function's contract; only an address is computed.
+    unsafe { (&raw mut (*node.as_ptr().cast::<Inner>()).ends).cast() }
 }
 
 /// Counts one more owner of a root, unless it is frozen or nobody's.
@@ -304,8 +385,8 @@ pub(super) unsafe fn destroy(node: NonNull<Header>) {
             let vmas = vma_slots(node);
             owned.for_each(|i| ptr::drop_in_place(vmas.add(i)));
         } else {
-            let entries = entry_slots(node);
-            owned.for_each(|i| release((*entries.add(i)).child));
+            let children = child_slots(node);
+            owned.for_each(|i| release((*children.add(i)).0));
         }
         pool::free(node, level);
     }
@@ -341,11 +422,27 @@ impl<'t> NewNode<'t> {
     /// An empty node. Fails with [`crate::Error::OutOfMemory`].
     #[inline]
     pub(super) fn new(level: u8) -> Result<NewNode<'t>> {
+        let new = NewNode::bare(level, 0)?;
+        if level != 0 {
+            // SAFETY: an inner node of our own.
+            unsafe { end_slots(new.node).cast::<[VirtAddr; INNER_CAP]>().write([NO_END; INNER_CAP]) };
+        }
+        Ok(new)
+    }
+
+    /// A node with a header; of an inner node nothing else is initialised.
+    #[inline]
+    fn bare(level: u8, len: u8) -> Result<NewNode<'t>> {
         let node = pool::allocate(level)?;
-        let header =
-            Header { refs: AtomicUsize::new(1), owned: AtomicU16::new(0), level, len: 0, summary: Summary::EMPTY };
+        let header = node.as_ptr();
         // SAFETY: `allocate` gives memory for a node of that level, to us alone.
-        unsafe { node.as_ptr().write(header) };
+        unsafe {
+            (&raw mut (*header).refs).write(AtomicUsize::new(1));
+            (&raw mut (*header).owned).write(AtomicU16::new(0));
+            (&raw mut (*header).level).write(level);
+            (&raw mut (*header).len).write(len);
+            (&raw mut (*header).summary).write(Summary::EMPTY);
+        }
         Ok(NewNode { node, life: PhantomData })
     }
 
@@ -402,18 +499,26 @@ impl<'t> NewNode<'t> {
             return Err(child);
         }
         let at = node.len();
-        let entry = child.into_entry();
         // SAFETY: an inner node of our own, and the slot is below its capacity.
-        unsafe { entry_slots(self.node).add(at).write(entry) };
+        unsafe { self.write_child(at, child) };
         self.own_last();
         Ok(())
     }
 
+    /// Puts a child and its count into a slot.
+    ///
+    /// # Safety
+    ///
+    /// This is an inner node, `index` is below its capacity, and what the slot held is not owned.
     #[inline]
-    fn into_entry(self) -> Entry {
-        let entry = Entry { end: self.as_ref().summary().end, child: self.node };
-        core::mem::forget(self);
-        entry
+    unsafe fn write_child(&mut self, index: usize, child: NewNode<'t>) {
+        let end = child.as_ref().summary().end;
+        // SAFETY: by the function's contract.
+        unsafe {
+            end_slots(self.node).add(index).write(end);
+            child_slots(self.node).add(index).write(Child(child.node));
+        }
+        mem::forget(child);
     }
 
     /// Appends copies of as many of the slots `range` of an old node of the same level as there is room for; how many.
@@ -431,11 +536,8 @@ impl<'t> NewNode<'t> {
             if level == 0 {
                 ptr::copy_nonoverlapping(vma_slots(from.node).add(range.start), vma_slots(self.node).add(at), count);
             } else {
-                ptr::copy_nonoverlapping(
-                    entry_slots(from.node).add(range.start),
-                    entry_slots(self.node).add(at),
-                    count,
-                );
+                ptr::copy_nonoverlapping(end_slots(from.node).add(range.start), end_slots(self.node).add(at), count);
+                ptr::copy_nonoverlapping(child_slots(from.node).add(range.start), child_slots(self.node).add(at), count);
             }
         }
         self.header_mut().len += count as u8;
@@ -445,14 +547,20 @@ impl<'t> NewNode<'t> {
     /// A copy of an inner node with another child in slot `index`. `None` if there is no such slot.
     #[inline]
     pub(super) fn with_child(from: NodeRef<'t>, index: usize, child: NewNode<'t>) -> Result<Option<NewNode<'t>>> {
-        let mut new = NewNode::new(from.level())?;
-        let copied = new.copy_slots(from, 0..from.len());
-        if index >= copied || from.level() != child.as_ref().level() + 1 {
+        let (level, len) = (from.level(), from.len());
+        if index >= len || level == 0 || level != child.as_ref().level() + 1 {
             return Ok(None);
         }
-        let entry = child.into_entry();
-        // SAFETY: an inner node of our own, and the slot is below `len`; what it held is a copy without a count.
-        unsafe { entry_slots(new.node).add(index).write(entry) };
+        let mut new = NewNode::bare(level, len as u8)?;
+        // SAFETY: 1. both are inner nodes, and differ; 2. all of `ends`, and children up to `len`, are initialised, and the rest
+        // is copied as the uninitialised memory that it is; 3. `index < len`, and what the slot holds is a copy.
+        unsafe {
+            end_slots(from.node).cast::<[VirtAddr; INNER_CAP]>().copy_to_nonoverlapping(end_slots(new.node).cast(), 1);
+            child_slots(from.node)
+                .cast::<[MaybeUninit<Child>; INNER_CAP]>()
+                .copy_to_nonoverlapping(child_slots(new.node).cast(), 1);
+            new.write_child(index, child);
+        }
         *new.header_mut().owned.get_mut() = pack(index..index + 1);
         Ok(Some(new))
     }
@@ -466,10 +574,12 @@ impl<'t> NewNode<'t> {
     /// Computes the summary from the slots, the sums too.
     pub(super) fn summarise(&mut self) {
         let totals = match self.as_ref().slots() {
-            Slots::Leaf(vmas) => vmas.iter().fold(Totals::default(), |sum, vma| sum.plus(Totals::of(vma))),
-            Slots::Inner(entries) => {
-                entries.iter().fold(Totals::default(), |sum, entry| sum.plus(entry.node().summary().totals))
+            Slots::Leaf(vmas) => {
+                let mut totals = Totals::default();
+                vmas.iter().for_each(|vma| totals.add(vma));
+                totals
             }
+            Slots::Inner(children) => sum_of(children.nodes),
         };
         self.summarise_with(totals);
     }
@@ -479,16 +589,22 @@ impl<'t> NewNode<'t> {
     pub(super) fn summarise_with(&mut self, totals: Totals) {
         let summary = match self.as_ref().slots() {
             Slots::Leaf(vmas) => Summary::shape(totals, vmas.iter().map(|v| (v.start(), v.end(), 0, v.flags))),
-            Slots::Inner(entries) => Summary::shape(
+            Slots::Inner(children) => Summary::shape(
                 totals,
-                entries.iter().map(|entry| {
-                    let s = entry.node().summary();
+                children.nodes.iter().map(|child| {
+                    let s = child.node().summary();
                     (s.start, s.end, s.largest_gap, s.flags)
                 }),
             ),
         };
         self.set_summary(summary);
     }
+}
+
+/// Sums over children.
+#[inline]
+pub(super) fn sum_of(children: &[Child]) -> Totals {
+    children.iter().fold(Totals::default(), |sum, child| sum.plus(child.node().summary().totals))
 }
 
 impl Drop for NewNode<'_> {

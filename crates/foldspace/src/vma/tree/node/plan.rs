@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::{Header, NewNode, NodeRef, Slots, entry_slots, owned_slots, pack, reserve, retain};
+use super::{Header, NewNode, NodeRef, Slots, child_slots, freeze, owned_slots, pack, reserve, retain};
 use crate::error::Result;
 
 /// An old node whose slots outside `gone` were copied into the new tree.
@@ -22,17 +22,21 @@ struct Touched<'t> {
 ///
 /// # Invariants
 ///
-/// The slots that nodes of the new tree hold as copies are, each exactly once, the slots outside `gone` of the nodes in `touched`.
+/// The slots that nodes of the new tree hold as copies are, each exactly once, the slots outside `gone` of the nodes in `touched`,
+/// or, of a narrow change, those beside the path and outside the leaf's `narrow`.
 pub(in super::super) struct Plan<'t> {
     root: Option<NewNode<'t>>,
     touched: SmallVec<[Touched<'t>; 8]>,
+    /// The change is narrow: one path was rebuilt, node by node, each with one slot in the same place; in the old leaf
+    /// these slots are gone. Then `touched` is empty: the path is found again from the roots.
+    narrow: Option<(u8, u8)>,
 }
 
 impl<'t> Plan<'t> {
     /// Nothing touched, nothing built.
     #[inline]
     pub(in super::super) fn new() -> Plan<'t> {
-        Plan { root: None, touched: SmallVec::new() }
+        Plan { root: None, touched: SmallVec::new(), narrow: None }
     }
 
     /// Notes that the slots of `node` outside `gone_from..gone_to` are copied into the new tree, each once: the caller sees to it.
@@ -58,46 +62,86 @@ impl<'t> Plan<'t> {
         self.root = root;
     }
 
+    /// Sets the new tree's root, for a narrow change: on the path of the new nodes, each differs from the old one in
+    /// the slot that it owns, and in the leaf, which has lost the slots `gone_from..gone_to`. The caller sees to it.
+    #[inline]
+    pub(in super::super) fn set_narrow(&mut self, root: NewNode<'t>, gone_from: usize, gone_to: usize) {
+        self.root = Some(root);
+        self.narrow = Some((gone_from as u8, gone_to as u8));
+    }
+
     /// The new tree as it can be read before it is published.
     pub(in super::super) fn root(&self) -> Option<NodeRef<'_>> {
         self.root.as_ref().map(NewNode::as_ref)
     }
 
-    /// Makes the new tree the owner of all it refers to, and gives it away with one count.
+    /// Makes the new tree the owner of all it refers to, and gives it away with one count; and whether `base`, the old root, was frozen.
     ///
-    /// `frozen`: the old root's last count was taken away by [`super::freeze`], so what had one owner when the plan was made
-    /// still has. Then the contents of such nodes move, and only what is gone stays with the old ones. Everything
-    /// else is counted once more.
+    /// If nobody else counts the old root, it is frozen, and what has one owner moves: only what is gone stays with the old nodes.
+    /// Everything else is counted once more.
     ///
     /// # Safety
     ///
-    /// The old tree is the one that the plan was made from, and it stays readable during the call. With `frozen`, whoever
-    /// gets the old root destroys it once; otherwise it is left as it is.
+    /// `base` is the root of the tree that the plan was made from, readable during the call, and one count on it is the caller's.
+    /// If it was frozen, that count is used up, and the caller has to see that `base` is destroyed once, when nobody can read it.
     #[inline]
-    pub(in super::super) unsafe fn take_over(&mut self, frozen: bool) -> Option<NonNull<Header>> {
-        for touched in &self.touched {
-            let (from, to) = (touched.gone_from as usize, touched.gone_to as usize);
-            if frozen && touched.sole {
-                // INVARIANT (4 of the nodes): the root is frozen and there is one owner all the way down, so the node is ours.
-                touched.node.header().owned.store(pack(from..to), Ordering::Relaxed);
-            } else {
-                count_again(touched.node, 0, from);
-                count_again(touched.node, to, touched.node.len());
+    pub(in super::super) unsafe fn take_over(&mut self, base: Option<NodeRef<'t>>) -> (Option<NonNull<Header>>, bool) {
+        // SAFETY: by the function's contract.
+        let frozen = base.is_some_and(|base| unsafe { freeze(base.node) });
+        let root = self.root.take().map(|root| {
+            let node = root.node;
+            mem::forget(root);
+            node
+        });
+        match (self.narrow, root, base) {
+            // SAFETY: unpublished, so ours; by the invariant of `Plan` it is what `take_over_path` asks for.
+            (Some(gone), Some(new), Some(old)) => unsafe { take_over_path(old, new, gone, frozen) },
+            _ => {
+                self.touched.iter().for_each(|touched| hand_on(touched, frozen && touched.sole));
+                // SAFETY: 1. unpublished, so ours; 2. by the invariant of `Plan` and the line above it may own all of its slots.
+                root.inspect(|root| unsafe { adopt(*root) });
             }
         }
-        let root = self.root.take()?;
-        let node = root.node;
-        mem::forget(root);
-        // SAFETY: 1. unpublished, so ours; 2. by the invariant of `Plan` and the loop above it may own all of its slots.
-        unsafe { adopt(node) };
-        Some(node)
+        (root, frozen)
     }
+}
 
-    /// Whether the root of the old tree may be frozen to move instead of count: it had one owner.
-    #[inline]
-    pub(in super::super) fn wants_frozen(&self) -> bool {
-        // The root comes last: levels are rebuilt from the leaves upwards.
-        self.touched.last().is_some_and(|touched| touched.sole)
+/// Gives the copies of an old node's slots their counts: the old node's own if it is `sole`, new ones otherwise.
+#[inline]
+fn hand_on(old: &Touched<'_>, sole: bool) {
+    if sole {
+        // INVARIANT (4 of the nodes): the root is frozen and there is one owner all the way down, so the node is ours.
+        old.node.header().owned.store(pack(old.gone_from as usize..old.gone_to as usize), Ordering::Relaxed);
+    } else {
+        count_again(old.node, 0, old.gone_from as usize);
+        count_again(old.node, old.gone_to as usize, old.node.len());
+    }
+}
+
+/// [`Plan::take_over`] for a narrow change: goes down the old and the new path side by side.
+///
+/// # Safety
+///
+/// `new` is an unpublished node that is the caller's alone. Down to its leaf, it and the new nodes below each own one slot,
+/// and are otherwise copies of `old` and the nodes below in the same slots; the new leaf is `old`'s without `gone`, and with what it owns.
+#[inline]
+unsafe fn take_over_path(old: NodeRef<'_>, new: NonNull<Header>, gone: (u8, u8), frozen: bool) {
+    let (mut old, mut new, mut sole) = (old, new, frozen);
+    loop {
+        // SAFETY: `new` is ours, by the contract.
+        let (header, own) = unsafe { (&*new.as_ptr(), owned_slots(new)) };
+        header.owned.store(pack(0..header.len as usize), Ordering::Relaxed);
+        let (from, to) = if header.level == 0 { gone } else { (own.start as u8, own.end as u8) };
+        hand_on(&Touched { node: old, gone_from: from, gone_to: to, sole }, sole);
+        if header.level == 0 {
+            return;
+        }
+        let Some(child) = old.child(own.start) else { return };
+        // One owner of the parent, and one of the child: nobody else reaches it to count it.
+        sole = sole && child.has_one_owner();
+        old = child;
+        // SAFETY: an inner node of ours, and the slot is one that it owns: a new node.
+        new = unsafe { (*child_slots(new).add(own.start)).0 };
     }
 }
 
@@ -106,9 +150,9 @@ impl<'t> Plan<'t> {
 fn count_again(node: NodeRef<'_>, from: usize, to: usize) {
     match node.slots() {
         Slots::Leaf(vmas) => vmas.get(from..to).unwrap_or(&[]).iter().for_each(|vma| mem::forget(vma.clone())),
-        Slots::Inner(entries) => entries.get(from..to).unwrap_or(&[]).iter().for_each(|entry| {
+        Slots::Inner(children) => children.nodes.get(from..to).unwrap_or(&[]).iter().for_each(|child| {
             // SAFETY: the node that owns the slot has a count on the child, and is not released during the call.
-            unsafe { retain(entry.child) }
+            unsafe { retain(child.0) }
         }),
     }
 }
@@ -121,11 +165,11 @@ fn count_again(node: NodeRef<'_>, from: usize, to: usize) {
 unsafe fn adopt(node: NonNull<Header>) {
     // SAFETY: 1. by the contract, ours; 2. the owned slots of an unpublished inner node are the new nodes below it.
     unsafe {
+        let own = owned_slots(node);
+        (*node.as_ptr()).owned.store(pack(0..(*node.as_ptr()).len as usize), Ordering::Relaxed);
         if (*node.as_ptr()).level != 0 {
-            let entries = entry_slots(node);
-            owned_slots(node).for_each(|i| adopt((*entries.add(i)).child));
+            let children = child_slots(node);
+            own.for_each(|i| adopt((*children.add(i)).0));
         }
-        let all = pack(0..(*node.as_ptr()).len as usize);
-        (*node.as_ptr()).owned.store(all, Ordering::Relaxed);
     }
 }

@@ -9,8 +9,8 @@ use spin::Mutex;
 use super::{Header, Inner, Leaf};
 use crate::error::{Error, Result};
 
-/// Spare nodes of each kind at most.
-const SPARE: usize = if cfg!(test) { 2 } else { 64 };
+/// Spare nodes of each kind at most: what some 128 changes, the usual distance between two rounds of reclamation, retire.
+const SPARE: usize = if cfg!(test) { 2 } else { 256 };
 
 /// A stack of spare memory of one layout, linked through its first word.
 struct Pool {

@@ -147,11 +147,12 @@ fn check_node<'t>(node: NodeRef<'t>, is_root: bool, vmas: &mut Vec<&'t Vma>) {
     let first = vmas.len();
     match node.slots() {
         Slots::Leaf(slots) => vmas.extend(slots),
-        Slots::Inner(entries) => {
-            for entry in entries {
-                assert_eq!(entry.node().level() + 1, node.level());
-                assert_eq!(entry.end, entry.node().summary().end);
-                check_node(entry.node(), false, vmas);
+        Slots::Inner(children) => {
+            for (at, child) in children.nodes().iter().enumerate() {
+                let (node_below, end) = (child.node(), child.node().summary().end);
+                assert_eq!(node_below.level() + 1, node.level());
+                assert_eq!(children.near(VirtAddr(end.get() - 1)), at);
+                check_node(node_below, false, vmas);
             }
         }
     }
