@@ -29,8 +29,8 @@ pub fn die(reason: fmt::Arguments<'_>, frame: Option<&TrapFrame>) -> ! {
         die_again(reason);
     }
     panic_write(format_args!("\nkernel panic: {reason}\n"));
-    if let Some(name) = crate::sched::current_name() {
-        panic_write(format_args!("  while running {name}\n"));
+    if let Some(pid) = crate::sched::current_pid() {
+        panic_write(format_args!("  in process {pid}\n"));
     }
     if let Some(frame) = frame {
         print_registers(frame);

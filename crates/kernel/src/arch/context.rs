@@ -7,7 +7,6 @@ use super::gdt::{USER_CODE, USER_DATA};
 /// General registers at an entry from user mode, in the order of Linux's `struct pt_regs`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the registers' own names")]
 pub struct TrapFrame {
     pub r15: u64,
     pub r14: u64,

@@ -17,7 +17,6 @@ use super::{TrapFrame, cpu, percpu};
 /// Exceptions of the processor, by vector (Intel SDM vol. 3, table 6-1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-#[expect(missing_docs, reason = "the manual's own names")]
 pub enum Exception {
     DivideError = 0,
     Debug = 1,
@@ -67,7 +66,10 @@ impl Exception {
     ];
 
     fn from_vector(vector: u8) -> Exception {
-        Exception::ALL.into_iter().find(|&exception| exception as u8 == vector).expect("stubs exist for exceptions only")
+        Exception::ALL
+            .into_iter()
+            .find(|&exception| exception as u8 == vector)
+            .expect("stubs exist for exceptions only")
     }
 }
 

@@ -230,13 +230,7 @@ unsafe extern "C" fn bcmp(a: *const u8, b: *const u8, bytes: usize) -> i32 {
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn strlen(text: *const u8) -> usize {
-    naked_asm!(
-        "mov rax, -1",
-        "2: inc rax",
-        "cmp byte ptr [rdi + rax], 0",
-        "jne 2b",
-        "ret",
-    )
+    naked_asm!("mov rax, -1", "2: inc rax", "cmp byte ptr [rdi + rax], 0", "jne 2b", "ret",)
 }
 
 /// Prebuilt `core` refers to it; nothing unwinds here.

@@ -18,7 +18,8 @@ pub struct Serial {
     pub readers: WaitQueue,
 }
 
-static SERIALS: [Serial; 4] = [Serial::new(PORTS[0]), Serial::new(PORTS[1]), Serial::new(PORTS[2]), Serial::new(PORTS[3])];
+static SERIALS: [Serial; 4] =
+    [Serial::new(PORTS[0]), Serial::new(PORTS[1]), Serial::new(PORTS[2]), Serial::new(PORTS[3])];
 
 /// Serial port `number`, 0 to 3.
 pub fn serial(number: usize) -> &'static Serial {

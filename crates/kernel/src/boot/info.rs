@@ -49,7 +49,8 @@ impl MemMap for DirectMap {
 /// If it is not a start info with a memory map (version 1 or later).
 pub unsafe fn read(address: u32) -> &'static BootInfo {
     // SAFETY: the caller's promise.
-    let reader = unsafe { StartInfoReader::from_paddr(address, DirectMap) }.expect("no PVH start info: use QEMU's -kernel");
+    let reader =
+        unsafe { StartInfoReader::from_paddr(address, DirectMap) }.expect("no PVH start info: use QEMU's -kernel");
     let ram: SmallVec<[Range<u64>; 16]> = reader
         .memmap()
         .iter()
@@ -63,10 +64,15 @@ pub unsafe fn read(address: u32) -> &'static BootInfo {
 }
 
 impl BootInfo {
+    /// The whole command line; empty if it is not text.
+    pub fn command_line(&self) -> &str {
+        core::str::from_utf8(&self.command_line).unwrap_or_default()
+    }
+
     /// The value of `name=value` on the command line, the last one if there are several.
     pub fn option(&self, name: &str) -> Option<&str> {
-        let line = core::str::from_utf8(&self.command_line).ok()?;
-        line.split_ascii_whitespace().filter_map(|word| word.split_once('=')).filter(|(key, _)| *key == name).last().map(|(_, value)| value)
+        let words = self.command_line().split_ascii_whitespace().rev();
+        words.filter_map(|word| word.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
     /// The initial archive's bytes; empty without one.

@@ -85,14 +85,11 @@ pub unsafe fn init(info: &BootInfo) {
 
     let entries: SmallVec<[(usize, u64); 8]> = map.upper_entries().collect();
     let frame = |address: u64| u32::try_from(address / PAGE).unwrap_or(u32::MAX);
-    let usable: SmallVec<[Range<u32>; 16]> = early
-        .free
-        .iter()
-        .map(|range| frame(range.start)..frame(range.end))
-        .filter(|range| !range.is_empty())
-        .collect();
+    let usable: SmallVec<[Range<u32>; 16]> =
+        early.free.iter().map(|range| frame(range.start)..frame(range.end)).filter(|range| !range.is_empty()).collect();
     // SAFETY: what is left of the early memory is nobody's, and the direct map has all RAM.
     unsafe { frames::init(&usable, &entries) };
+    mm::init_heap_reserve();
 }
 
 /// Tables with: all RAM in the direct map; the image with the rights of its parts, in the direct map too; the local APIC; an empty place for stacks.

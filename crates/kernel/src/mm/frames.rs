@@ -9,8 +9,8 @@ use foldspace::Memory;
 use foldspace::frame::MemoryConfig;
 use spin::Once;
 
-use super::platform::Machine;
 use super::phys_to_virt;
+use super::platform::Machine;
 
 static MEMORY: Once<Arc<Memory>> = Once::new();
 

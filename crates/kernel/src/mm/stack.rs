@@ -22,7 +22,8 @@ const STRIDE: u64 = SIZE * 2;
 /// Unused stacks that are kept for the next threads.
 const CACHED: usize = 64;
 
-static STACKS: Mutex<Stacks> = Mutex::new(Stacks { map: None, next: REGION, free_slots: Vec::new(), cache: Vec::new() });
+static STACKS: Mutex<Stacks> =
+    Mutex::new(Stacks { map: None, next: REGION, free_slots: Vec::new(), cache: Vec::new() });
 
 /// Stacks that exist, in use or cached.
 static COUNT: AtomicU64 = AtomicU64::new(0);

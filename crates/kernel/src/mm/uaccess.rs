@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use foldspace::VirtAddr;
 use foldspace::addr::PAGE_SIZE;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::errno::Errno;
 use crate::sched;

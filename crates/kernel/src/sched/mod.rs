@@ -23,8 +23,8 @@ mod wait;
 
 pub use idle::{TickIn, idle, timer_tick};
 pub use run::{
-    CpuState, current, current_name, exit_current, leave_space, notify, set_space, spawn, try_with_current, wake, with_current,
-    with_space, work_before_user, yield_now,
+    CpuState, current, current_pid, exit_current, leave_space, notify, set_space, spawn, try_with_current, wake,
+    with_current, with_space, work_before_user, yield_now,
 };
 pub use thread::Thread;
 pub use wait::{Interrupted, WaitQueue, sleep_until};

@@ -1,6 +1,5 @@
 //! Switching between threads.
 
-use alloc::string::String;
 use alloc::sync::Arc;
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::Ordering;
@@ -79,9 +78,9 @@ pub fn try_with_current<R>(look: impl FnOnce(&Arc<Task>) -> R) -> Option<R> {
     current_ref().map(look)
 }
 
-/// Name and number of the running task, for a panic.
-pub fn current_name() -> Option<String> {
-    None
+/// Number of the running task, for a panic: nothing that takes a lock.
+pub fn current_pid() -> Option<process::Pid> {
+    current_ref().map(|task| task.pid)
 }
 
 /// Lets `look` see the address space that the current thread runs in; `None` if it has left it.

@@ -81,7 +81,14 @@ impl Thread {
 
     /// Says what the thread is to do when it first runs: call `start` in the kernel, then go to user mode in `space` with these registers (which
     /// `start` may change, as a system call may). Call it once, before [`sched::spawn`].
-    pub fn prepare(&self, space: Arc<AddressSpace>, frame: &TrapFrame, fpu: &FpuState, bases: SegmentBases, start: fn()) {
+    pub fn prepare(
+        &self,
+        space: Arc<AddressSpace>,
+        frame: &TrapFrame,
+        fpu: &FpuState,
+        bases: SegmentBases,
+        start: fn(),
+    ) {
         let context = ContextPointer::at_top_of(self.stack_top);
         // SAFETY: the thread has not been spawned, so its cells and its stack are the caller's.
         unsafe {
