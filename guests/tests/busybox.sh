@@ -4,6 +4,9 @@ exec 2>&1
 umask 022
 LC_ALL=C
 export LC_ALL
+# Only busybox's own: its shell finds them without a path.
+PATH=/no-such-directory
+export PATH
 
 work=${TMPDIR:-/tmp}/busybox-test
 rm -rf "$work"
@@ -85,7 +88,7 @@ END
 sh <<'END'
 echo from a here-document
 END
-seq 20000 > numbers; cat <<END | cksum
+seq 20000 > numbers; cat <<END | md5sum
 $(cat numbers)
 END
 
@@ -120,7 +123,7 @@ section "100 at once"
 i=0
 while [ $i -lt 100 ]; do { sleep 0.5; echo $i; } & i=$((i + 1)); done > numbers-of-100
 wait
-sort -n numbers-of-100 | cksum; wc -l < numbers-of-100
+sort -n numbers-of-100 | md5sum; wc -l < numbers-of-100
 
 section "text tools"
 printf '%5d|%-5s|%05.1f|%x|%c|%s\n' 42 ab 3.14159 255 z 'a b'
@@ -144,14 +147,14 @@ mkdir -p tree/a/b/c tree/d && seq 100 > tree/a/numbers && echo text > tree/a/b/t
 ln -s ../a/numbers tree/d/link && ln tree/a/b/text tree/hard && chmod 750 tree/a/b && chmod u=rw,go= tree/hard
 find tree | sort
 find tree -type f -name '*t*' | sort; find tree -type l; find tree -size 0 -type f; find tree -type d -exec echo dir {} \; | sort
-find tree -type f | sort | xargs cat | cksum
+find tree -type f | sort | xargs cat | md5sum
 stat -c '%A %h %s %n' tree/a/numbers tree/a/b/text tree/d/empty; stat -c '%F' tree/d/link tree
 ls tree tree/a; readlink tree/d/link; [ -L tree/d/link ] && [ -d tree ] && [ ! -e none ] && [ tree/hard -ef tree/a/b/text ] && echo tests
 cp -r tree copied && diff -r tree copied && echo "copied the same"
 mv copied moved && [ ! -d copied ] && rm -r moved/a && find moved | sort
 touch -d '2020-01-02 03:04:05' tree/d/empty && date -u -r tree/d/empty +%Y-%m-%d
 echo tree/*/* tree/?/b/* [t]ree; cd tree/a/b && pwd | sed 's|.*/busybox-test/||'; cd ../../..
-dd if=/dev/zero of=zeroes bs=1000 count=50 2>/dev/null; wc -c < zeroes; cksum < zeroes
+dd if=/dev/zero of=zeroes bs=1000 count=50 2>/dev/null; wc -c < zeroes; md5sum < zeroes
 dd if=numbers of=part bs=10 skip=2 count=3 2>/dev/null; cat part; echo
 printf 'XY' | dd of=numbers bs=1 seek=4 conv=notrunc 2>/dev/null; head -n 4 numbers
 truncate -s 5 part; wc -c < part; cat no/such/file; rmdir tree; mkdir tree; rm none; ls none
@@ -171,6 +174,7 @@ cat /proc/self/maps | grep -c '\[stack\]'; grep -c '\[heap\]' /proc/self/maps
 cut -d' ' -f2 /proc/self/stat; cat /proc/self/cmdline | tr '\0' ' '; echo
 grep -E '^(Name|State|Threads)' /proc/self/status
 sleep 5 & sleeper=$!
+until grep -q sleep /proc/$sleeper/comm; do sleep 0.01; done
 ps -o pid,comm | grep "^ *$sleeper " | awk '{print $2}'; ps | grep -v grep | grep -c "^ *$sleeper "
 [ "$(cat /proc/$sleeper/comm 2>/dev/null)" = sleep ] && echo "its name"; ls -d /proc/$sleeper | sed 's/[0-9]*$/PID/'
 kill $sleeper; wait $sleeper 2>/dev/null; [ -d /proc/$sleeper ] || echo gone
@@ -178,15 +182,13 @@ kill $sleeper; wait $sleeper 2>/dev/null; [ -d /proc/$sleeper ] || echo gone
 
 section "50 MB"
 yes 'All that is shared stays shared until it is written.' | head -c 50000000 > big
-wc -c < big; sha256sum < big; md5sum < big
-dd if=big bs=64k 2>/dev/null | tail -c 100 | cksum
-split -b 20000000 big 2>/dev/null || { head -c 20000000 big > xaa; tail -c +20000001 big > xab; }
-cat xa? | cmp - big && echo "in parts the same"
-rm -f xa? big
+wc -c < big; sha256sum big
+dd if=big bs=64k skip=700 2>/dev/null | wc -c; tail -c 53 big
+rm big
 
 section "many files"
 mkdir many; i=0; while [ $i -lt 1000 ]; do echo $i > many/file$i; i=$((i + 1)); done
-ls many | wc -l; cat many/* | sort -n | cksum; find many -name '*99' | sort | tr '\n' ' '; echo
+ls many | wc -l; cat many/* | sort -n | md5sum; find many -name '*99' | sort | tr '\n' ' '; echo
 rm -r many; ls -a | wc -l
 
 cd / && rm -rf "$work" && echo && echo "done"

@@ -29,6 +29,8 @@ static void default_actions(void)
 		if (child == 0) {
 			/* Out of the orphaned group that would ignore terminal stops. */
 			setpgid(0, 0);
+			struct sigaction usual = { .sa_handler = SIG_DFL };
+			sigaction(signal, &usual, NULL); /* whoever started the test may have ignored some */
 			syscall(SYS_kill, getpid(), signal);
 			_exit(7);
 		}

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use foldspace_wire::{Bytes, Input, Job, Output, Report, ttys};
 use nix::fcntl::OFlag;
 use nix::libc;
+use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::{ForkResult, Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, fork, pipe2, setsid};
 
 use crate::serial::{self, Discipline};
@@ -118,8 +119,11 @@ pub fn start(job: &Job, streams: &Streams) -> Result<Pid, Failure> {
     }
 }
 
-/// In the child: a session of its own, the streams, the working directory.
+/// In the child: the usual signals, a session of its own, the streams, the working directory.
 fn enter(streams: &Streams, cwd: &CString) -> nix::Result<()> {
+    // Rust's start-up code ignores SIGPIPE, which execve would hand down: `yes | head` is to end as it does elsewhere.
+    // SAFETY: no handler is installed.
+    unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl)? };
     setsid()?;
     streams.install()?;
     if streams.interactive {
