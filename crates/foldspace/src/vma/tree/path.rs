@@ -70,9 +70,7 @@ impl<'t> Path<'t> {
 
     /// Moves to the node after the one at `depth`, with the steps between; `None` (and nothing moves) if that is the last.
     pub(super) fn step_forward(&mut self, depth: usize) -> Option<NodeRef<'t>> {
-        let turn = (0..depth)
-            .rev()
-            .find(|&d| self.0.get(d).is_some_and(|step| step.index + 1 < step.node.len()))?;
+        let turn = (0..depth).rev().find(|&d| self.0.get(d).is_some_and(|step| step.index + 1 < step.node.len()))?;
         self.turn(turn, depth, |index| index + 1, |_| 0)
     }
 

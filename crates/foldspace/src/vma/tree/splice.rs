@@ -15,7 +15,7 @@ use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
 use super::node::plan::Plan;
-use super::node::{NewNode, NodeRef, cap, first_after, min_len, reserve, sum_of};
+use super::node::{NewNode, NodeRef, cap, first_after, min_len};
 use super::path::{Path, Step};
 use super::summary::{Seam, Summary, Totals};
 use crate::addr::{PageRange, VirtAddr};
@@ -39,10 +39,7 @@ pub(super) fn plan<'t>(
     let mut mid =
         Mid { head: None, count: replacement.len(), replacement, at: range.start(), end: range.end(), tail: None };
     let Some(root) = root else {
-        let mut leaves = fill(0, mid.count, Runs::new(), Runs::new(), |node| push_vma(node, mid.next()?))?;
-        leaves.iter_mut().for_each(NewNode::summarise);
-        plan.set_root(grow(leaves, 0)?);
-        return Ok(());
+        return plan_first(plan, mid);
     };
     let mut edges = Edges { left: Path::new(), right: None, keep: 0, resume: 0 };
     let (first, last) = edges.find(root, range);
@@ -52,7 +49,7 @@ pub(super) fn plan<'t>(
         let total = first.len() - (edges.resume - edges.keep) + mid.len();
         let least = if edges.left.steps().len() == 1 { 1 } else { min_len(0) };
         if total >= least && total <= cap(0) {
-            return plan_narrow(plan, &edges, mid);
+            return plan_narrow(plan, &edges, &mut mid);
         }
     }
     plan_wide(plan, &mut edges, mid)
@@ -278,7 +275,9 @@ fn fill<'t>(
         _ => total / count,
     };
     let mut nodes = Level::new();
-    reserve(&mut nodes, count)?;
+    #[cfg(test)]
+    super::node::watch::about_to_allocate()?;
+    nodes.try_reserve(count).map_err(|_| Error::OutOfMemory)?;
     let (mut unplaced, mut unput) = (total, mid);
     for done in 0..count {
         let size = if done == 0 { first } else { unplaced / (count - done) };
@@ -311,49 +310,60 @@ fn parents<'t>(level: u8, children: Level<'t>, before: Runs<'t>, after: Runs<'t>
     })
 }
 
+/// An empty tree gets its first VMAs.
+#[inline(never)]
+fn plan_first<'t, I: Iterator<Item = Vma>>(plan: &mut Plan<'t>, mut mid: Mid<'t, I>) -> Result<()> {
+    let mut leaves = fill(0, mid.count, Runs::new(), Runs::new(), |node| push_vma(node, mid.next()?))?;
+    leaves.iter_mut().for_each(NewNode::summarise);
+    plan.set_root(grow(leaves, 0)?);
+    Ok(())
+}
+
 /// One leaf becomes one leaf: the path above it stays as it is but for one slot in each node.
 #[inline]
-fn plan_narrow<'t, I: Iterator<Item = Vma>>(plan: &mut Plan<'t>, edges: &Edges<'t>, mut mid: Mid<'t, I>) -> Result<()> {
+fn plan_narrow<'t, I: Iterator<Item = Vma>>(
+    plan: &mut Plan<'t>,
+    edges: &Edges<'t>,
+    mid: &mut Mid<'t, I>,
+) -> Result<()> {
     let Some((last, above)) = edges.left.steps().split_last() else { return Err(Error::BadRange) };
     let (leaf, keep, resume) = (last.node, edges.keep, edges.resume);
     let (vmas, old) = (leaf.vmas(), leaf.summary());
     let mut new = NewNode::new(0)?;
     new.copy_slots(leaf, 0..keep);
+    if let Some(vma) = mid.head {
+        push_vma(&mut new, slice(vma, vma.start(), mid.at)?)?;
+    }
+    for _ in 0..mid.count {
+        push_vma(&mut new, mid.next_replacement()?)?;
+    }
+    if let Some(vma) = mid.tail {
+        push_vma(&mut new, slice(vma, mid.end, vma.end())?)?;
+    }
+    let come = new.as_ref().len();
+    new.copy_slots(leaf, resume..vmas.len());
+
+    let node = new.as_ref();
     let end_before = keep.checked_sub(1).and_then(|i| vmas.get(i)).map(Vma::end);
     let start_after = vmas.get(resume).map(Vma::start);
     let mut totals = old.totals;
-    let mut now = Seam::after(end_before);
-    let mut put = |vma: Vma| {
-        now.add(&vma);
-        totals.add(&vma);
-        push_vma(&mut new, vma)
-    };
-    if let Some(vma) = mid.head {
-        put(slice(vma, vma.start(), mid.at)?)?;
-    }
-    for _ in 0..mid.count {
-        put(mid.next_replacement()?)?;
-    }
-    if let Some(vma) = mid.tail {
-        put(slice(vma, mid.end, vma.end())?)?;
-    }
-    now.close(start_after);
-    new.copy_slots(leaf, resume..vmas.len());
     let mut was = Seam::after(end_before);
     for vma in vmas.get(keep..resume).unwrap_or(&[]) {
         was.add(vma);
         totals.remove(vma);
     }
     was.close(start_after);
-    match was.replaced_by(&now, old) {
-        Some((largest_gap, flags)) => {
-            let vmas = new.as_ref().vmas();
-            let start = vmas.first().map_or(VirtAddr(0), Vma::start);
-            let end = vmas.last().map_or(VirtAddr(0), Vma::end);
-            new.set_summary(Summary { start, end, largest_gap, totals, flags });
-        }
-        None => new.summarise_with(totals),
+    let mut now = Seam::after(end_before);
+    for vma in node.vmas().get(keep..come).unwrap_or(&[]) {
+        now.add(vma);
+        totals.add(vma);
     }
+    now.close(start_after);
+    let (start, end) = node.extent();
+    let largest_gap = was.gap_after(&now, old.largest_gap).unwrap_or_else(|| node.largest_gap());
+    let flags = was.flags_after(&now, old.flags).unwrap_or_else(|| node.flags());
+    new.set_summary(Summary { start, end, largest_gap, totals, flags });
+
     if !above.is_empty() {
         let change = totals.minus(old.totals);
         for step in above.iter().rev() {
@@ -369,24 +379,21 @@ fn plan_narrow<'t, I: Iterator<Item = Vma>>(plan: &mut Plan<'t>, edges: &Edges<'
 fn replace_child<'t>(node: NodeRef<'t>, index: usize, child: NewNode<'t>, change: Totals) -> Result<NewNode<'t>> {
     let (old, children) = (node.summary(), node.children());
     let was = children.get(index).ok_or(Error::BadRange)?.node().summary();
-    let now = child.as_ref().summary();
-    let shape = if (was.start, was.end, was.largest_gap, was.flags) == (now.start, now.end, now.largest_gap, now.flags) {
-        Some((old.start, old.end, old.largest_gap, old.flags))
-    } else {
+    // The child is moved into the new node now, and stays readable there.
+    let mut new = NewNode::with_child(node, index, child)?.ok_or(Error::BadRange)?;
+    let new_node = new.as_ref();
+    let now = new_node.child(index).ok_or(Error::BadRange)?.summary();
+    let mut summary = Summary { totals: old.totals.plus(change), ..*old };
+    let same = now.start == was.start && now.end == was.end && now.largest_gap == was.largest_gap;
+    if !same || now.flags != was.flags {
         let end_before = index.checked_sub(1).and_then(|i| children.get(i)).map(|child| child.node().summary().end);
         let start_after = children.get(index + 1).map(|child| child.node().summary().start);
-        let start = if index == 0 { now.start } else { old.start };
-        let end = if index + 1 == children.len() { now.end } else { old.end };
-        Seam::of(was, end_before, start_after)
-            .replaced_by(&Seam::of(now, end_before, start_after), old)
-            .map(|(gap, flags)| (start, end, gap, flags))
-    };
-    let mut new = NewNode::with_child(node, index, child)?.ok_or(Error::BadRange)?;
-    let totals = old.totals.plus(change);
-    match shape {
-        Some((start, end, largest_gap, flags)) => new.set_summary(Summary { start, end, largest_gap, totals, flags }),
-        None => new.summarise_with(totals),
+        let (was, now) = (Seam::of(was, end_before, start_after), Seam::of(now, end_before, start_after));
+        (summary.start, summary.end) = new_node.extent();
+        summary.largest_gap = was.gap_after(&now, old.largest_gap).unwrap_or_else(|| new_node.largest_gap());
+        summary.flags = was.flags_after(&now, old.flags).unwrap_or_else(|| new_node.flags());
     }
+    new.set_summary(summary);
     Ok(new)
 }
 
@@ -440,12 +447,10 @@ fn rebuild_inner<'t>(
     let (left, right) = edges.at(depth)?;
     let (keep, resume) = (left.index, right.index + 1);
     let same = left.node == right.node;
-    let gone = if same { sum_of(left.node.children().get(keep..resume).unwrap_or(&[])) } else { Totals::default() };
-    let added = children.iter().fold(Totals::default(), |sum, node| sum.plus(node.as_ref().summary().totals));
-    let change = added.minus(gone);
     if same && resume == keep + 1 && children.len() == 1 {
         edges.touch(plan, depth, keep, resume)?;
-        if let Some(child) = children.pop() {
+        if let (Some(child), Some(was)) = (children.pop(), left.node.child(keep)) {
+            let change = child.as_ref().summary().totals.minus(was.summary().totals);
             children.push(replace_child(left.node, keep, child, change)?);
         }
         return Ok(children);
@@ -461,9 +466,6 @@ fn rebuild_inner<'t>(
         return Ok(children);
     }
     let mut level = parents(left.node.level(), children, before, after)?;
-    match level.as_mut_slice() {
-        [node] if same && !widened => node.summarise_with(left.node.summary().totals.plus(change)),
-        nodes => nodes.iter_mut().for_each(NewNode::summarise),
-    }
+    level.iter_mut().for_each(NewNode::summarise);
     Ok(level)
 }

@@ -138,22 +138,6 @@ impl Summary {
         totals: Totals { pages: PageCounts { total: 0, data: 0, stack: 0, exec: 0, shared: 0, locked: 0 }, vmas: 0 },
         flags: VmaFlags::empty(),
     };
-
-    /// Extent, gaps and flags of neighbours in ascending order, each given as (start, end, largest gap inside, flags);
-    /// the sums are the caller's.
-    #[inline]
-    pub(super) fn shape(
-        totals: Totals,
-        mut parts: impl Iterator<Item = (VirtAddr, VirtAddr, u64, VmaFlags)>,
-    ) -> Summary {
-        let Some((start, mut end, mut largest_gap, mut flags)) = parts.next() else { return Summary::EMPTY };
-        for (next, next_end, inside, more) in parts {
-            largest_gap = largest_gap.max(inside).max(next.get().wrapping_sub(end.get()));
-            flags |= more;
-            end = next_end;
-        }
-        Summary { start, end, largest_gap, totals, flags }
-    }
 }
 
 /// Neighbours in ascending order between two that stay: what they add to the shape of their node.
@@ -198,11 +182,15 @@ impl Seam {
         }
     }
 
-    /// Largest gap and flags of a node that was summarised by `old` when `now` takes the place of `self`. `None` if that cannot be told
-    /// from the seams: the largest gap may have been here, or a flag may be gone.
+    /// The largest gap of a node, `old` until now, when `now` takes the place of `self`. `None` if it must be looked for: it was here.
     #[inline]
-    pub(super) fn replaced_by(&self, now: &Seam, old: &Summary) -> Option<(u64, VmaFlags)> {
-        let known = now.gap >= old.largest_gap || self.gap < old.largest_gap;
-        (known && now.flags.contains(self.flags)).then(|| (now.gap.max(old.largest_gap), old.flags | now.flags))
+    pub(super) fn gap_after(&self, now: &Seam, old: u64) -> Option<u64> {
+        (now.gap >= old || self.gap < old).then(|| now.gap.max(old))
+    }
+
+    /// The union of flags of a node, `old` until now, when `now` takes the place of `self`. `None` if a flag may be gone.
+    #[inline]
+    pub(super) fn flags_after(&self, now: &Seam, old: VmaFlags) -> Option<VmaFlags> {
+        now.flags.contains(self.flags).then(|| old | now.flags)
     }
 }

@@ -23,12 +23,10 @@ use core::ops::Range;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
-use smallvec::{Array, SmallVec};
-
 use super::summary::{Summary, Totals};
 use crate::addr::VirtAddr;
-use crate::error::{Error, Result};
-use crate::vma::Vma;
+use crate::error::Result;
+use crate::vma::{Vma, VmaFlags};
 
 pub(crate) use pool::free_spare_nodes;
 
@@ -59,17 +57,6 @@ const _: () = assert!(size_of::<Leaf>() <= NODE_BYTES && size_of::<Inner>() <= N
 const _: () = assert!(min_len(0) >= 3 && min_len(1) >= 4 && cap(0) <= u8::MAX as usize);
 // 2 * 4^17 leaves of 3 are more than 2^35 pages.
 const _: () = assert!(MAX_HEIGHT >= 20);
-
-/// Makes room for `more` elements without growing step by step, and without panicking.
-#[inline]
-pub(super) fn reserve<A: Array>(list: &mut SmallVec<A>, more: usize) -> Result<()> {
-    if list.capacity() - list.len() >= more {
-        return Ok(());
-    }
-    #[cfg(test)]
-    watch::about_to_allocate()?;
-    list.try_reserve(more).map_err(|_| Error::OutOfMemory)
-}
 
 /// What every node begins with.
 #[repr(C)]
@@ -272,6 +259,51 @@ impl<'t> NodeRef<'t> {
         match self.slots() {
             Slots::Leaf(_) => &[],
             Slots::Inner(children) => children.nodes,
+        }
+    }
+
+    /// First byte and end of its VMAs, from the slots.
+    #[inline]
+    pub(super) fn extent(self) -> (VirtAddr, VirtAddr) {
+        let ends = match self.slots() {
+            Slots::Leaf(vmas) => vmas.first().zip(vmas.last()).map(|(a, b)| (a.start(), b.end())),
+            Slots::Inner(Children { nodes, .. }) => {
+                nodes.first().zip(nodes.last()).map(|(a, b)| (a.node().summary().start, b.node().summary().end))
+            }
+        };
+        ends.unwrap_or_default()
+    }
+
+    /// The largest hole between its VMAs, from the slots.
+    pub(super) fn largest_gap(self) -> u64 {
+        let mut largest = 0;
+        match self.slots() {
+            Slots::Leaf(vmas) => {
+                let mut end = vmas.first().map_or(VirtAddr(0), Vma::end);
+                for vma in vmas.iter().skip(1) {
+                    largest = largest.max(vma.start().get().wrapping_sub(end.get()));
+                    end = vma.end();
+                }
+            }
+            Slots::Inner(children) => {
+                let mut end = None;
+                for summary in children.nodes.iter().map(|child| child.node().summary()) {
+                    let below = end.map_or(0, |end: VirtAddr| summary.start.get().wrapping_sub(end.get()));
+                    largest = largest.max(below).max(summary.largest_gap);
+                    end = Some(summary.end);
+                }
+            }
+        }
+        largest
+    }
+
+    /// Every flag of its VMAs, from the slots.
+    pub(super) fn flags(self) -> VmaFlags {
+        match self.slots() {
+            Slots::Leaf(vmas) => vmas.iter().fold(VmaFlags::empty(), |all, vma| all | vma.flags),
+            Slots::Inner(children) => {
+                children.nodes.iter().fold(VmaFlags::empty(), |all, child| all | child.node().summary().flags)
+            }
         }
     }
 
@@ -537,7 +569,11 @@ impl<'t> NewNode<'t> {
                 ptr::copy_nonoverlapping(vma_slots(from.node).add(range.start), vma_slots(self.node).add(at), count);
             } else {
                 ptr::copy_nonoverlapping(end_slots(from.node).add(range.start), end_slots(self.node).add(at), count);
-                ptr::copy_nonoverlapping(child_slots(from.node).add(range.start), child_slots(self.node).add(at), count);
+                ptr::copy_nonoverlapping(
+                    child_slots(from.node).add(range.start),
+                    child_slots(self.node).add(at),
+                    count,
+                );
             }
         }
         self.header_mut().len += count as u8;
@@ -571,7 +607,7 @@ impl<'t> NewNode<'t> {
         self.header_mut().summary = summary;
     }
 
-    /// Computes the summary from the slots, the sums too.
+    /// Computes the summary from the slots.
     pub(super) fn summarise(&mut self) {
         let totals = match self.as_ref().slots() {
             Slots::Leaf(vmas) => {
@@ -581,22 +617,9 @@ impl<'t> NewNode<'t> {
             }
             Slots::Inner(children) => sum_of(children.nodes),
         };
-        self.summarise_with(totals);
-    }
-
-    /// Computes the summary from the slots, except for the sums.
-    #[inline]
-    pub(super) fn summarise_with(&mut self, totals: Totals) {
-        let summary = match self.as_ref().slots() {
-            Slots::Leaf(vmas) => Summary::shape(totals, vmas.iter().map(|v| (v.start(), v.end(), 0, v.flags))),
-            Slots::Inner(children) => Summary::shape(
-                totals,
-                children.nodes.iter().map(|child| {
-                    let s = child.node().summary();
-                    (s.start, s.end, s.largest_gap, s.flags)
-                }),
-            ),
-        };
+        let node = self.as_ref();
+        let (start, end) = node.extent();
+        let summary = Summary { start, end, largest_gap: node.largest_gap(), totals, flags: node.flags() };
         self.set_summary(summary);
     }
 }

@@ -1,13 +1,13 @@
 //! A change that is ready: the new tree, and which old nodes its copied slots came from.
 
+use alloc::vec::Vec;
 use core::mem;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
-use smallvec::SmallVec;
 
-use super::{Header, NewNode, NodeRef, Slots, child_slots, freeze, owned_slots, pack, reserve, retain};
-use crate::error::Result;
+use super::{Header, NewNode, NodeRef, Slots, child_slots, freeze, owned_slots, pack, retain};
+use crate::error::{Error, Result};
 
 /// An old node whose slots outside `gone` were copied into the new tree.
 struct Touched<'t> {
@@ -26,7 +26,7 @@ struct Touched<'t> {
 /// or, of a narrow change, those beside the path and outside the leaf's `narrow`.
 pub(in super::super) struct Plan<'t> {
     root: Option<NewNode<'t>>,
-    touched: SmallVec<[Touched<'t>; 8]>,
+    touched: Vec<Touched<'t>>,
     /// The change is narrow: one path was rebuilt, node by node, each with one slot in the same place; in the old leaf
     /// these slots are gone. Then `touched` is empty: the path is found again from the roots.
     narrow: Option<(u8, u8)>,
@@ -36,7 +36,7 @@ impl<'t> Plan<'t> {
     /// Nothing touched, nothing built.
     #[inline]
     pub(in super::super) fn new() -> Plan<'t> {
-        Plan { root: None, touched: SmallVec::new(), narrow: None }
+        Plan { root: None, touched: Vec::new(), narrow: None }
     }
 
     /// Notes that the slots of `node` outside `gone_from..gone_to` are copied into the new tree, each once: the caller sees to it.
@@ -51,7 +51,9 @@ impl<'t> Plan<'t> {
         if gone_from == 0 && gone_to == node.len() {
             return Ok(()); // Nothing was copied.
         }
-        reserve(&mut self.touched, 1)?;
+        #[cfg(test)]
+        super::watch::about_to_allocate()?;
+        self.touched.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         self.touched.push(Touched { node, gone_from: gone_from as u8, gone_to: gone_to as u8, sole });
         Ok(())
     }
