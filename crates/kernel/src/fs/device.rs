@@ -1,0 +1,146 @@
+//! Character devices.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::file::{Body, File, Mappable, Ready, Whence};
+use super::inode::DeviceNumber;
+use super::io::{CHUNK, Sink, Supply, done_or_fault};
+use super::tty::{self, TtyBody};
+use super::random;
+use crate::errno::Errno;
+use crate::process::Task;
+use crate::syscall::SysResult;
+
+/// Numbers of `Documentation/admin-guide/devices.txt`.
+mod number {
+    pub const MEMORY: u32 = 1;
+    pub const SERIAL: u32 = 4;
+    pub const ALTERNATE_TTY: u32 = 5;
+}
+
+/// A device without state.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Simple {
+    /// Takes all, gives nothing.
+    Null,
+    /// Takes all, gives zeros.
+    Zero,
+    /// Takes nothing, gives zeros.
+    Full,
+    /// Gives random bytes.
+    Random,
+    /// Takes lines for the kernel's log.
+    Log,
+}
+
+/// The devices of `/dev`: name, permission bits, number.
+pub const DEVICES: &[(&str, u32, DeviceNumber)] = &[
+    ("null", 0o666, DeviceNumber::new(1, 3)),
+    ("zero", 0o666, DeviceNumber::new(1, 5)),
+    ("full", 0o666, DeviceNumber::new(1, 7)),
+    ("random", 0o666, DeviceNumber::new(1, 8)),
+    ("urandom", 0o666, DeviceNumber::new(1, 9)),
+    ("kmsg", 0o644, DeviceNumber::new(1, 11)),
+    ("ttyS0", 0o600, DeviceNumber::new(4, 64)),
+    ("ttyS1", 0o600, DeviceNumber::new(4, 65)),
+    ("ttyS2", 0o600, DeviceNumber::new(4, 66)),
+    ("ttyS3", 0o600, DeviceNumber::new(4, 67)),
+    ("tty", 0o666, DeviceNumber::new(5, 0)),
+    ("console", 0o600, DeviceNumber::new(5, 1)),
+];
+
+/// Opens a device. `ENXIO` if there is no such one.
+pub fn open(number: DeviceNumber) -> Result<Box<dyn Body>, Errno> {
+    let simple = match (number.major, number.minor) {
+        (number::MEMORY, 3) => Simple::Null,
+        (number::MEMORY, 5) => Simple::Zero,
+        (number::MEMORY, 7) => Simple::Full,
+        (number::MEMORY, 8 | 9) => Simple::Random,
+        (number::MEMORY, 11) => Simple::Log,
+        (number::SERIAL, minor @ 64..) => {
+            let tty = tty::tty(minor as usize - 64).ok_or(Errno::ENXIO)?;
+            return Ok(Box::new(TtyBody(tty)));
+        }
+        (number::ALTERNATE_TTY, 0) => {
+            let session = crate::sched::with_current(|task| task.process.sid());
+            return Ok(Box::new(TtyBody(tty::controlling(session).ok_or(Errno::ENXIO)?)));
+        }
+        // The console is where the kernel's own lines go.
+        (number::ALTERNATE_TTY, 1) => return Ok(Box::new(TtyBody(tty::tty(3).ok_or(Errno::ENXIO)?))),
+        _ => return Err(Errno::ENXIO),
+    };
+    Ok(Box::new(simple))
+}
+
+impl Simple {
+    fn give(self, out: &mut dyn Sink) -> SysResult {
+        let mut bytes = [0; CHUNK];
+        let mut done = 0;
+        while out.room() > 0 {
+            let want = out.room().min(bytes.len());
+            if self == Simple::Random {
+                random::fill(&mut bytes[..want]);
+            }
+            let put = out.put(&bytes[..want]);
+            done += put;
+            if put < want {
+                return done_or_fault(done);
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Body for Simple {
+    fn read(&self, _file: &File, _at: Option<u64>, out: &mut dyn Sink) -> SysResult {
+        match self {
+            Simple::Null => Ok(0),
+            Simple::Zero | Simple::Full | Simple::Random => self.give(out),
+            Simple::Log => Err(Errno::EAGAIN),
+        }
+    }
+
+    fn write(&self, _file: &File, _at: Option<u64>, from: &mut dyn Supply) -> SysResult {
+        match self {
+            Simple::Full => Err(Errno::ENOSPC),
+            Simple::Null | Simple::Zero | Simple::Random => Ok(from.remaining()),
+            Simple::Log => {
+                let mut line = [0; 512];
+                let len = from.remaining();
+                let want = len.min(line.len());
+                if from.take(&mut line[..want]) < want {
+                    return Err(Errno::EFAULT);
+                }
+                log::info!("{}", alloc::string::String::from_utf8_lossy(line[..want].trim_ascii_end()));
+                Ok(len)
+            }
+        }
+    }
+
+    fn seek(&self, _file: &File, _offset: i64, _whence: Whence) -> Result<u64, Errno> {
+        Ok(0)
+    }
+
+    fn has_position(&self) -> bool {
+        true
+    }
+
+    fn ready(&self, _file: &File) -> Ready {
+        if *self == Simple::Log { Ready::WRITABLE } else { Ready::READABLE | Ready::WRITABLE }
+    }
+
+    fn mappable(&self, _file: &File) -> Result<Mappable, Errno> {
+        if *self == Simple::Zero { Ok(Mappable::Zero) } else { Err(Errno::ENODEV) }
+    }
+}
+
+/// Makes a terminal that was just opened the controlling one of a session leader that has none (`tty_open_proc_set_tty`).
+pub fn opened(task: &Task, file: &Arc<File>) {
+    let number = file.inode().device();
+    if number.major == number::SERIAL
+        && let Some(tty) = number.minor.checked_sub(64).and_then(|port| tty::tty(port as usize))
+    {
+        tty.adopt(task);
+    }
+}

@@ -1,0 +1,78 @@
+//! Opening a program.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use foldspace::Object;
+
+use super::dentry::Dentry;
+use super::file::File;
+use super::path::{FsContext, LastLink, Lookup};
+use crate::errno::Errno;
+
+/// A program file that may be executed.
+pub struct ExecFile {
+    /// Its pages, to be mapped.
+    pub object: Arc<Object>,
+    /// Its path, absolute, as `/proc/PID/exe` shows it.
+    pub path: Vec<u8>,
+    dentry: Arc<Dentry>,
+}
+
+impl ExecFile {
+    /// Bytes in it.
+    pub fn len(&self) -> u64 {
+        self.object.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Reads up to the end; returns the bytes read.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
+        Ok(self.object.read_at(offset, out)?)
+    }
+
+    /// Permission bits, set-id bits included, owner and group.
+    pub fn permissions(&self) -> (u32, u32, u32) {
+        let attributes = self.dentry.inode.attributes.lock();
+        (attributes.permissions, attributes.uid, attributes.gid)
+    }
+}
+
+/// Looks up a program from the current directory. `EACCES` for what is no regular file or has no execute bit.
+pub fn open_exec(context: &FsContext, path: &[u8]) -> Result<ExecFile, Errno> {
+    open_exec_at(context, &context.cwd, path, LastLink::Follow)
+}
+
+/// Looks up a program from a directory (`execveat`).
+pub fn open_exec_at(
+    context: &FsContext,
+    base: &Arc<Dentry>,
+    path: &[u8],
+    last_link: LastLink,
+) -> Result<ExecFile, Errno> {
+    let dentry = Lookup::new(context).resolve(base, path, last_link)?;
+    if dentry.inode.is_symlink() {
+        return Err(Errno::ELOOP);
+    }
+    from_dentry(dentry)
+}
+
+/// The program that an open file is (`execveat` with `AT_EMPTY_PATH`).
+pub fn open_exec_file(file: &File) -> Result<ExecFile, Errno> {
+    from_dentry(file.dentry.clone())
+}
+
+fn from_dentry(dentry: Arc<Dentry>) -> Result<ExecFile, Errno> {
+    let regular = dentry.inode.regular().ok_or(Errno::EACCES)?;
+    if dentry.inode.attributes.lock().permissions & 0o111 == 0 {
+        return Err(Errno::EACCES);
+    }
+    let object = regular.object().clone();
+    let mut path = Vec::new();
+    dentry.path(None, &mut path);
+    Ok(ExecFile { object, path, dentry })
+}

@@ -1,0 +1,157 @@
+//! Opening: from a dentry to an open file.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::dentry::Dentry;
+use super::device;
+use super::directory::DirectoryBody;
+use super::file::{Body, File, NameOnly, OpenFlags};
+use super::inode::{Attributes, Inode, Kind};
+use super::path::{FsContext, Last, LastLink, Lookup, Parent};
+use super::regular::{Regular, RegularBody};
+use super::{pipe, procfs, tree};
+use crate::errno::Errno;
+
+/// What a new file gets.
+#[derive(Clone, Copy, Debug)]
+pub struct NewFile {
+    /// Permission bits, before the umask.
+    pub permissions: u32,
+    /// Owner and group.
+    pub owner: (u32, u32),
+}
+
+/// Opens `path`, relative to `base` (`open(2)`).
+pub fn open(
+    context: &FsContext,
+    base: &Arc<Dentry>,
+    path: &[u8],
+    flags: OpenFlags,
+    new: NewFile,
+) -> Result<Arc<File>, Errno> {
+    let last_link = if flags.contains(OpenFlags::NO_FOLLOW) { LastLink::Keep } else { LastLink::Follow };
+    let mut lookup = Lookup::new(context);
+    if flags.contains(OpenFlags::PATH) {
+        let dentry = lookup.resolve(base, path, last_link)?;
+        check_type(&dentry, flags)?;
+        return Ok(File::new(dentry, flags, Box::new(NameOnly)));
+    }
+    if flags.contains(OpenFlags::TEMPORARY) {
+        return open_temporary(&lookup.resolve(base, path, last_link)?, flags, new, context);
+    }
+    if !flags.contains(OpenFlags::CREATE) {
+        let dentry = lookup.resolve(base, path, last_link)?;
+        if dentry.inode.is_symlink() {
+            return Err(Errno::ELOOP);
+        }
+        return open_dentry(&dentry, flags);
+    }
+    open_or_create(context, lookup, base, path, flags, new)
+}
+
+fn open_or_create(
+    context: &FsContext,
+    mut lookup: Lookup<'_>,
+    base: &Arc<Dentry>,
+    path: &[u8],
+    flags: OpenFlags,
+    new: NewFile,
+) -> Result<Arc<File>, Errno> {
+    let mut parent = lookup.parent(base, path)?;
+    loop {
+        let Parent { directory, last, trailing_slash } = &parent;
+        let Last::Name(name) = last else {
+            return Err(if flags.contains(OpenFlags::EXCLUSIVE) { Errno::EEXIST } else { Errno::EISDIR });
+        };
+        if *trailing_slash {
+            return Err(Errno::EISDIR);
+        }
+        match directory.child(name) {
+            Ok(_) if flags.contains(OpenFlags::EXCLUSIVE) => return Err(Errno::EEXIST),
+            Ok(child) => {
+                let child = child.uncovered();
+                if !child.inode.is_symlink() {
+                    if child.inode.is_directory() {
+                        return Err(Errno::EISDIR);
+                    }
+                    return open_dentry(&child, flags);
+                }
+                if flags.contains(OpenFlags::NO_FOLLOW) {
+                    return Err(Errno::ELOOP);
+                }
+                match lookup.parent_of_target(directory, &child)? {
+                    Ok(next) => parent = next,
+                    Err(dentry) => return open_dentry(&dentry, flags),
+                }
+            }
+            Err(Errno::ENOENT) if flags.contains(OpenFlags::DIRECTORY) => return Err(Errno::EINVAL),
+            Err(Errno::ENOENT) => {
+                let superblock = directory.inode.superblock.clone();
+                let attributes = Attributes::new(new.permissions & !context.umask).owned_by(new.owner);
+                match tree::create(directory, name, || Regular::create(&superblock, attributes, &[])) {
+                    // Somebody else was first: open theirs.
+                    Err(Errno::EEXIST) if !flags.contains(OpenFlags::EXCLUSIVE) => {}
+                    // As root may write everywhere, a directory of /proc refuses by not having such a name.
+                    Err(Errno::EACCES) => return Err(Errno::ENOENT),
+                    Err(error) => return Err(error),
+                    Ok(dentry) => return open_dentry(&dentry, flags - OpenFlags::TRUNCATE),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn open_temporary(
+    directory: &Arc<Dentry>,
+    flags: OpenFlags,
+    new: NewFile,
+    context: &FsContext,
+) -> Result<Arc<File>, Errno> {
+    if !flags.contains(OpenFlags::DIRECTORY) || !flags.writable() {
+        return Err(Errno::EINVAL);
+    }
+    tree::check_can_hold(directory)?;
+    let attributes = Attributes { links: 0, ..Attributes::new(new.permissions & !context.umask).owned_by(new.owner) };
+    let inode = Regular::create(&directory.inode.superblock, attributes, &[])?;
+    let mut name = alloc::vec![b'#'];
+    name.extend_from_slice(alloc::format!("{}", inode.number).as_bytes());
+    let dentry = Dentry::new(directory, &name, inode);
+    dentry.set_removed();
+    let flags = flags - OpenFlags::TEMPORARY;
+    Ok(File::new(dentry, flags, Box::new(RegularBody)))
+}
+
+fn check_type(dentry: &Dentry, flags: OpenFlags) -> Result<(), Errno> {
+    let inode = &dentry.inode;
+    if flags.contains(OpenFlags::DIRECTORY) && !inode.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    Ok(())
+}
+
+/// Opens what a dentry refers to.
+pub fn open_dentry(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, Errno> {
+    check_type(dentry, flags)?;
+    let inode: &Inode = &dentry.inode;
+    if inode.is_directory() && (flags.writable() || flags.contains(OpenFlags::TRUNCATE)) {
+        return Err(Errno::EISDIR);
+    }
+    let body: Box<dyn Body> = match &inode.kind {
+        Kind::Regular(regular) => {
+            if flags.contains(OpenFlags::TRUNCATE) && regular.object().len() > 0 {
+                regular.set_len(0)?;
+                inode.touch_modified();
+            }
+            Box::new(RegularBody)
+        }
+        Kind::Directory => Box::new(DirectoryBody),
+        Kind::Symlink(_) => return Err(Errno::ELOOP),
+        Kind::Fifo(pipe) => pipe::open(pipe, flags)?,
+        Kind::Character(number) => device::open(*number)?,
+        Kind::Block(_) | Kind::Socket | Kind::Anonymous => return Err(Errno::ENXIO),
+        Kind::Proc(node) => procfs::open(node, flags)?,
+    };
+    Ok(File::new(dentry.clone(), flags, body))
+}

@@ -1,0 +1,366 @@
+//! Pipes and fifos.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::sync::Arc;
+
+use spin::{Mutex, MutexGuard};
+
+use super::dentry::Dentry;
+use super::file::{Body, File, OpenFlags, Ready};
+use super::inode::{Attributes, Inode, Kind};
+use super::io::{CHUNK, Sink, Supply, done_or_fault};
+use super::{poll, superblock};
+use crate::errno::Errno;
+use crate::process::{self, Task};
+use crate::sched::WaitQueue;
+use crate::syscall::SysResult;
+
+/// Bytes that a new pipe holds.
+pub const DEFAULT_CAPACITY: usize = 65_536;
+/// Most that F_SETPIPE_SZ gives (`/proc/sys/fs/pipe-max-size`).
+pub const MAX_CAPACITY: usize = 1_048_576;
+/// Writes of up to so many bytes are not mixed with others' (`PIPE_BUF`).
+const ATOMIC: usize = 4096;
+
+/// A page of bytes on their way; `start..end` are still to be read.
+struct Block {
+    bytes: Box<[u8; CHUNK]>,
+    start: usize,
+    end: usize,
+}
+
+struct State {
+    blocks: VecDeque<Block>,
+    /// An empty block kept for the next write, so that a pipe in steady use does not allocate.
+    spare: Option<Block>,
+    /// Bytes to be read.
+    len: usize,
+    capacity: usize,
+    readers: usize,
+    writers: usize,
+    /// Opens for reading and for writing so far: what `open` of a fifo waits for.
+    reader_opens: u64,
+    writer_opens: u64,
+}
+
+impl State {
+    fn room(&self) -> usize {
+        self.capacity - self.len
+    }
+
+    /// Moves bytes in, at most `limit`; returns how many, and whether a bad address ended it.
+    fn fill(&mut self, from: &mut dyn Supply, limit: usize) -> Result<(usize, bool), Errno> {
+        let mut done = 0;
+        while done < limit {
+            if self.blocks.back().is_none_or(|block| block.end == CHUNK) {
+                let block = match self.spare.take() {
+                    Some(block) => block,
+                    None => Block { bytes: new_page()?, start: 0, end: 0 },
+                };
+                self.blocks.push_back(block);
+            }
+            let Some(block) = self.blocks.back_mut() else { break };
+            let want = (limit - done).min(CHUNK - block.end);
+            let took = from.take(&mut block.bytes[block.end..block.end + want]);
+            block.end += took;
+            self.len += took;
+            done += took;
+            if took < want {
+                return Ok((done, true));
+            }
+        }
+        Ok((done, false))
+    }
+
+    /// Moves bytes out; returns how many, and whether a bad address ended it.
+    fn drain(&mut self, out: &mut dyn Sink) -> (usize, bool) {
+        let mut done = 0;
+        while out.room() > 0 {
+            let Some(block) = self.blocks.front_mut() else { break };
+            let want = out.room().min(block.end - block.start);
+            let put = out.put(&block.bytes[block.start..block.start + want]);
+            block.start += put;
+            self.len -= put;
+            done += put;
+            if block.start == block.end
+                && let Some(mut empty) = self.blocks.pop_front()
+            {
+                (empty.start, empty.end) = (0, 0);
+                self.spare = Some(empty);
+            }
+            if put < want {
+                return (done, true);
+            }
+        }
+        (done, false)
+    }
+}
+
+fn new_page() -> Result<Box<[u8; CHUNK]>, Errno> {
+    let mut bytes = alloc::vec::Vec::new();
+    bytes.try_reserve_exact(CHUNK).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(CHUNK, 0);
+    bytes.into_boxed_slice().try_into().map_err(|_| Errno::ENOMEM)
+}
+
+/// A pipe: what is written at one end is read at the other.
+pub struct Pipe {
+    state: Mutex<State>,
+    /// Readers wait here for bytes (and openers for writing, for a reader).
+    readable: WaitQueue,
+    /// Writers wait here for room (and openers for reading, for a writer).
+    writable: WaitQueue,
+}
+
+impl Pipe {
+    /// An empty one that nobody has open.
+    pub fn new() -> Arc<Pipe> {
+        Arc::new(Pipe {
+            state: Mutex::new(State {
+                blocks: VecDeque::new(),
+                spare: None,
+                len: 0,
+                capacity: DEFAULT_CAPACITY,
+                readers: 0,
+                writers: 0,
+                reader_opens: 0,
+                writer_opens: 0,
+            }),
+            readable: WaitQueue::new(),
+            writable: WaitQueue::new(),
+        })
+    }
+
+    /// Bytes to be read.
+    pub fn len(&self) -> usize {
+        self.state.lock().len
+    }
+
+    /// Bytes that it holds.
+    pub fn capacity(&self) -> usize {
+        self.state.lock().capacity
+    }
+
+    /// Changes that: rounded up to a power of two of pages. `EPERM` above [`MAX_CAPACITY`], `EBUSY` below what is in it.
+    pub fn set_capacity(&self, bytes: usize) -> Result<usize, Errno> {
+        if bytes > 1 << 31 {
+            return Err(Errno::EINVAL);
+        }
+        let rounded = bytes.max(CHUNK).next_power_of_two();
+        if rounded > MAX_CAPACITY {
+            return Err(Errno::EPERM);
+        }
+        let mut state = self.state.lock();
+        if rounded < state.len {
+            return Err(Errno::EBUSY);
+        }
+        state.capacity = rounded;
+        drop(state);
+        self.announce(&self.writable);
+        Ok(rounded)
+    }
+
+    fn announce(&self, queue: &WaitQueue) {
+        queue.wake_all();
+        poll::notify();
+    }
+
+    fn read(&self, out: &mut dyn Sink, non_blocking: bool) -> SysResult {
+        if out.room() == 0 {
+            return Ok(0);
+        }
+        let attempt = |state: &mut MutexGuard<'_, State>, out: &mut dyn Sink| -> Option<SysResult> {
+            if state.len > 0 {
+                let (done, faulted) = state.drain(out);
+                return Some(if faulted { done_or_fault(done) } else { Ok(done) });
+            }
+            (state.writers == 0).then_some(Ok(0))
+        };
+        let first = attempt(&mut self.state.lock(), out);
+        let result = match first {
+            Some(result) => result,
+            None if non_blocking => return Err(Errno::EAGAIN),
+            None => self.readable.wait_until(|| attempt(&mut self.state.lock(), out))?,
+        };
+        if matches!(result, Ok(done) if done > 0) {
+            self.announce(&self.writable);
+        }
+        result
+    }
+
+    fn write(&self, from: &mut dyn Supply, non_blocking: bool) -> SysResult {
+        if from.remaining() == 0 {
+            return Ok(0);
+        }
+        let mut total = 0;
+        loop {
+            // What must not be torn apart waits until there is room for all of it.
+            let needed = if total == 0 && from.remaining() <= ATOMIC { from.remaining() } else { 1 };
+            let attempt = |from: &mut dyn Supply| -> Option<Result<(usize, bool), Errno>> {
+                let mut state = self.state.lock();
+                if state.readers == 0 {
+                    return Some(Err(Errno::EPIPE));
+                }
+                if state.room() < needed {
+                    return None;
+                }
+                let limit = from.remaining().min(state.room());
+                Some(state.fill(from, limit))
+            };
+            let outcome = match attempt(from) {
+                Some(outcome) => outcome,
+                None if non_blocking => return if total > 0 { Ok(total) } else { Err(Errno::EAGAIN) },
+                None => match self.writable.wait_until(|| attempt(from)) {
+                    Ok(outcome) => outcome,
+                    Err(_) if total > 0 => return Ok(total),
+                    Err(interrupted) => return Err(interrupted.into()),
+                },
+            };
+            match outcome {
+                Ok((done, faulted)) => {
+                    total += done;
+                    if done > 0 {
+                        self.announce(&self.readable);
+                    }
+                    if faulted {
+                        return done_or_fault(total);
+                    }
+                    if from.remaining() == 0 {
+                        return Ok(total);
+                    }
+                }
+                Err(Errno::EPIPE) => {
+                    process::send_signal(
+                        crate::sched::with_current(|task| task.pid),
+                        linux_raw_sys::general::SIGPIPE,
+                    );
+                    return if total > 0 { Ok(total) } else { Err(Errno::EPIPE) };
+                }
+                Err(error) => return if total > 0 { Ok(total) } else { Err(error) },
+            }
+        }
+    }
+}
+
+/// An open end (or, for a fifo opened for both, both ends) of a pipe.
+struct End {
+    pipe: Arc<Pipe>,
+    reads: bool,
+    writes: bool,
+}
+
+impl End {
+    fn new(pipe: &Arc<Pipe>, flags: OpenFlags) -> End {
+        let end = End { pipe: pipe.clone(), reads: flags.readable(), writes: flags.writable() };
+        let mut state = pipe.state.lock();
+        if end.reads {
+            state.readers += 1;
+            state.reader_opens += 1;
+        }
+        if end.writes {
+            state.writers += 1;
+            state.writer_opens += 1;
+        }
+        drop(state);
+        end
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mut state = self.pipe.state.lock();
+        state.readers -= usize::from(self.reads);
+        state.writers -= usize::from(self.writes);
+        let (no_readers, no_writers) = (state.readers == 0, state.writers == 0);
+        if no_readers && no_writers {
+            // A fifo keeps nothing for the next to open it.
+            let blocks = core::mem::take(&mut state.blocks);
+            state.len = 0;
+            drop(state);
+            drop(blocks);
+        } else {
+            drop(state);
+        }
+        if self.writes && no_writers {
+            self.pipe.announce(&self.pipe.readable);
+        }
+        if self.reads && no_readers {
+            self.pipe.announce(&self.pipe.writable);
+        }
+    }
+}
+
+impl Body for End {
+    fn read(&self, file: &File, _at: Option<u64>, out: &mut dyn Sink) -> SysResult {
+        self.pipe.read(out, file.non_blocking())
+    }
+
+    fn write(&self, file: &File, _at: Option<u64>, from: &mut dyn Supply) -> SysResult {
+        self.pipe.write(from, file.non_blocking())
+    }
+
+    fn ready(&self, _file: &File) -> Ready {
+        let state = self.pipe.state.lock();
+        let mut ready = Ready::empty();
+        if self.reads {
+            ready.set(Ready::READABLE, state.len > 0);
+            ready.set(Ready::HANG_UP, state.writers == 0 && state.writer_opens > 0);
+        }
+        if self.writes {
+            ready.set(Ready::WRITABLE, state.room() >= ATOMIC);
+            ready.set(Ready::ERROR, state.readers == 0);
+        }
+        ready
+    }
+
+    fn ioctl(&self, _task: &Task, _file: &File, request: u32, argument: u64) -> SysResult {
+        if request != linux_raw_sys::ioctl::FIONREAD {
+            return Err(Errno::ENOTTY);
+        }
+        crate::mm::uaccess::write(argument, &(self.pipe.len() as i32))?;
+        Ok(0)
+    }
+}
+
+/// Opens a fifo: waits for the other end, unless told not to (`fifo(7)`).
+pub fn open(pipe: &Arc<Pipe>, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> {
+    let (reads, writes) = (flags.readable(), flags.writable());
+    let non_blocking = flags.contains(OpenFlags::NON_BLOCKING);
+    if writes && !reads && non_blocking && pipe.state.lock().readers == 0 {
+        return Err(Errno::ENXIO);
+    }
+    let end = End::new(pipe, flags);
+    // An open of the other side counts even if it is closed again before this one runs.
+    let (reader_opens, writer_opens) = {
+        let state = pipe.state.lock();
+        (state.reader_opens, state.writer_opens)
+    };
+    pipe.announce(&pipe.readable);
+    pipe.announce(&pipe.writable);
+    if reads && !writes && !non_blocking {
+        pipe.readable.wait_until(|| {
+            let state = pipe.state.lock();
+            (state.writers > 0 || state.writer_opens != writer_opens).then_some(())
+        })?;
+    }
+    if writes && !reads && !non_blocking {
+        pipe.writable.wait_until(|| {
+            let state = pipe.state.lock();
+            (state.readers > 0 || state.reader_opens != reader_opens).then_some(())
+        })?;
+    }
+    Ok(Box::new(end))
+}
+
+/// A pipe without a name: its reading end and its writing end. `flags` may hold NON_BLOCKING and DIRECT.
+pub fn pair(flags: OpenFlags) -> (Arc<File>, Arc<File>) {
+    let pipe = Pipe::new();
+    let inode: Arc<Inode> = Inode::new(superblock::pipefs(), Kind::Fifo(pipe.clone()), Attributes::new(0o600));
+    let dentry = Dentry::nowhere(format!("pipe:[{}]", inode.number).into_bytes(), inode);
+    let writing = flags | OpenFlags::WRITE_ONLY;
+    let reader = File::new(dentry.clone(), flags, Box::new(End::new(&pipe, flags)));
+    let writer = File::new(dentry, writing, Box::new(End::new(&pipe, writing)));
+    (reader, writer)
+}

@@ -1,0 +1,50 @@
+//! Listings of directories of `/proc`.
+
+use super::Node;
+use crate::errno::Errno;
+use crate::fs::directory::{Entry, take_dots};
+use crate::fs::file::{Body, File, Taken, Whence, seek_within};
+use crate::fs::io::{Sink, Supply};
+use crate::syscall::SysResult;
+
+/// An open directory. Positions: 0 and 1 are the dots, then those of [`Node::list`] plus 2.
+pub struct ListingBody(pub Node);
+
+impl Body for ListingBody {
+    fn read(&self, _file: &File, _at: Option<u64>, _out: &mut dyn Sink) -> SysResult {
+        Err(Errno::EISDIR)
+    }
+
+    fn write(&self, _file: &File, _at: Option<u64>, _from: &mut dyn Supply) -> SysResult {
+        Err(Errno::EBADF)
+    }
+
+    fn seek(&self, file: &File, offset: i64, whence: Whence) -> Result<u64, Errno> {
+        match whence {
+            Whence::Set | Whence::Current => seek_within(&mut file.position.lock(), 0, offset, whence),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn has_position(&self) -> bool {
+        true
+    }
+
+    fn entries(&self, file: &File, take: &mut dyn FnMut(&Entry<'_>) -> Taken) -> Result<(), Errno> {
+        let mut position = file.position.lock();
+        if !take_dots(&file.dentry, &mut position, take) {
+            return Ok(());
+        }
+        let from = *position - 2;
+        self.0.list(from, &mut |at, name, node| {
+            let next = at + 3;
+            let entry = Entry { inode: node.number(), next, type_bits: node.type_bits(), name };
+            let taken = take(&entry) == Taken::Yes;
+            if taken {
+                *position = next;
+            }
+            taken
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! `/proc`. Nothing is stored: names are found and texts made when they are looked at.
+
+mod listing;
+mod maps;
+mod node;
+mod process;
+mod status;
+pub mod system;
+mod text;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use spin::Once;
+
+use super::dentry::Dentry;
+use super::file::{Body, OpenFlags};
+use super::inode::{Attributes, Inode, Kind, mode};
+use super::superblock::{FsType, Superblock};
+use crate::errno::Errno;
+pub use node::{Jump, Node};
+
+fn superblock() -> &'static Arc<Superblock> {
+    static PROC: Once<Arc<Superblock>> = Once::new();
+    PROC.call_once(|| Superblock::new(FsType::Proc))
+}
+
+/// A root for a mount of `/proc`.
+pub fn root_inode() -> Arc<Inode> {
+    inode(Node::Root)
+}
+
+fn inode(node: Node) -> Arc<Inode> {
+    let links = if node.type_bits() == mode::S_IFDIR { 2 } else { 1 };
+    let attributes = Attributes { links, ..Attributes::new(node.permissions()).owned_by(node.owner()) };
+    Inode::numbered(superblock(), node.number(), Kind::Proc(node), attributes)
+}
+
+impl Node {
+    /// The entry of that name in this directory.
+    pub fn lookup(&self, directory: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
+        let node = self.child(name).ok_or(Errno::ENOENT)?;
+        Ok(Dentry::new(directory, name, inode(node)))
+    }
+}
+
+/// Opens what a node stands for.
+pub fn open(node: &Node, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> {
+    match node.type_bits() {
+        mode::S_IFDIR => Ok(Box::new(listing::ListingBody(*node))),
+        mode::S_IFLNK => Err(Errno::ELOOP),
+        _ if flags.writable() && node.permissions() & 0o222 == 0 => Err(Errno::EACCES),
+        _ => match *node {
+            Node::ProcessFile { pid, file: node::ProcessFile::Maps } => Ok(Box::new(maps::MapsBody::open(pid)?)),
+            node => Ok(Box::new(text::TextBody::new(node)?)),
+        },
+    }
+}

@@ -1,0 +1,474 @@
+//! The tree of `/proc`.
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::errno::Errno;
+use crate::fs::dentry::Dentry;
+use crate::fs::file::File;
+use crate::fs::inode::mode;
+use crate::fs::mount;
+use crate::fs::path::LastLink;
+use crate::fs::path::FsContext;
+use crate::process::{self, Pid, Task};
+use crate::sched;
+
+/// Files about the whole system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SystemFile {
+    Cmdline,
+    Cpuinfo,
+    Devices,
+    Filesystems,
+    Loadavg,
+    Meminfo,
+    Stat,
+    Swaps,
+    Uptime,
+    Version,
+    Vmstat,
+    MaxMapCount,
+    OvercommitMemory,
+    MmapMinAddr,
+    OsType,
+    OsRelease,
+    KernelVersion,
+    HostName,
+    PidMax,
+    ThreadsMax,
+    RandomizeVaSpace,
+    BootId,
+    Uuid,
+    PipeMaxSize,
+    NrOpen,
+    FileMax,
+}
+
+/// Files about one thread or process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProcessFile {
+    Maps,
+    Status,
+    Stat,
+    Statm,
+    Cmdline,
+    Comm,
+    Environ,
+    Limits,
+    Mounts,
+    Mountinfo,
+    OomScore,
+    OomScoreAdj,
+    Wchan,
+    Cgroup,
+    Io,
+}
+
+/// Links of one thread or process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProcessLink {
+    Exe,
+    Cwd,
+    Root,
+}
+
+/// Directories whose entries never change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fixed {
+    Sys,
+    SysVm,
+    SysKernel,
+    SysKernelRandom,
+    SysFs,
+}
+
+/// Something in `/proc`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Node {
+    /// `/proc`.
+    Root,
+    /// `/proc/self`.
+    SelfLink,
+    /// `/proc/thread-self`.
+    ThreadSelfLink,
+    /// `/proc/mounts`.
+    MountsLink,
+    /// A directory of constants.
+    Directory(Fixed),
+    /// A text.
+    System(SystemFile),
+    /// `/proc/PID`.
+    Process(Pid),
+    /// `/proc/PID/task`.
+    Tasks(Pid),
+    /// `/proc/PID/task/TID`.
+    Thread(Pid),
+    /// `/proc/PID/fd`.
+    Fds(Pid),
+    /// `/proc/PID/fd/N`.
+    Fd {
+        /// Of whom.
+        pid: Pid,
+        /// Which.
+        fd: i32,
+    },
+    /// `/proc/PID/fdinfo`.
+    FdInfos(Pid),
+    /// `/proc/PID/fdinfo/N`.
+    FdInfo {
+        /// Of whom.
+        pid: Pid,
+        /// Which.
+        fd: i32,
+    },
+    /// A text about a thread.
+    ProcessFile {
+        /// About whom.
+        pid: Pid,
+        /// Which.
+        file: ProcessFile,
+    },
+    /// A link of a thread.
+    ProcessLink {
+        /// Of whom.
+        pid: Pid,
+        /// Which.
+        link: ProcessLink,
+    },
+}
+
+/// Where a link of `/proc` leads.
+pub enum Jump {
+    /// On along a path.
+    Path(Vec<u8>),
+    /// Right to a file, whatever its path.
+    Dentry {
+        /// The file.
+        dentry: Arc<Dentry>,
+        /// What `readlink` says.
+        shown: Vec<u8>,
+    },
+}
+
+const ROOT: &[(&str, Node)] = &[
+    ("cmdline", Node::System(SystemFile::Cmdline)),
+    ("cpuinfo", Node::System(SystemFile::Cpuinfo)),
+    ("devices", Node::System(SystemFile::Devices)),
+    ("filesystems", Node::System(SystemFile::Filesystems)),
+    ("loadavg", Node::System(SystemFile::Loadavg)),
+    ("meminfo", Node::System(SystemFile::Meminfo)),
+    ("mounts", Node::MountsLink),
+    ("self", Node::SelfLink),
+    ("stat", Node::System(SystemFile::Stat)),
+    ("swaps", Node::System(SystemFile::Swaps)),
+    ("sys", Node::Directory(Fixed::Sys)),
+    ("thread-self", Node::ThreadSelfLink),
+    ("uptime", Node::System(SystemFile::Uptime)),
+    ("version", Node::System(SystemFile::Version)),
+    ("vmstat", Node::System(SystemFile::Vmstat)),
+];
+
+const SYS: &[(&str, Node)] = &[
+    ("fs", Node::Directory(Fixed::SysFs)),
+    ("kernel", Node::Directory(Fixed::SysKernel)),
+    ("vm", Node::Directory(Fixed::SysVm)),
+];
+
+const SYS_FS: &[(&str, Node)] = &[
+    ("file-max", Node::System(SystemFile::FileMax)),
+    ("nr_open", Node::System(SystemFile::NrOpen)),
+    ("pipe-max-size", Node::System(SystemFile::PipeMaxSize)),
+];
+
+const SYS_VM: &[(&str, Node)] = &[
+    ("max_map_count", Node::System(SystemFile::MaxMapCount)),
+    ("mmap_min_addr", Node::System(SystemFile::MmapMinAddr)),
+    ("overcommit_memory", Node::System(SystemFile::OvercommitMemory)),
+];
+
+const SYS_KERNEL: &[(&str, Node)] = &[
+    ("hostname", Node::System(SystemFile::HostName)),
+    ("osrelease", Node::System(SystemFile::OsRelease)),
+    ("ostype", Node::System(SystemFile::OsType)),
+    ("pid_max", Node::System(SystemFile::PidMax)),
+    ("random", Node::Directory(Fixed::SysKernelRandom)),
+    ("randomize_va_space", Node::System(SystemFile::RandomizeVaSpace)),
+    ("threads-max", Node::System(SystemFile::ThreadsMax)),
+    ("version", Node::System(SystemFile::KernelVersion)),
+];
+
+const SYS_KERNEL_RANDOM: &[(&str, Node)] =
+    &[("boot_id", Node::System(SystemFile::BootId)), ("uuid", Node::System(SystemFile::Uuid))];
+
+/// What an entry of a thread's directory is.
+#[derive(Clone, Copy)]
+enum Part {
+    File(ProcessFile),
+    Link(ProcessLink),
+    Fds,
+    FdInfos,
+    Tasks,
+}
+
+/// Entries of `/proc/PID`; `/proc/PID/task/TID` has all but `task`.
+const PROCESS: &[(&str, Part)] = &[
+    ("task", Part::Tasks),
+    ("fd", Part::Fds),
+    ("fdinfo", Part::FdInfos),
+    ("environ", Part::File(ProcessFile::Environ)),
+    ("status", Part::File(ProcessFile::Status)),
+    ("limits", Part::File(ProcessFile::Limits)),
+    ("comm", Part::File(ProcessFile::Comm)),
+    ("cmdline", Part::File(ProcessFile::Cmdline)),
+    ("stat", Part::File(ProcessFile::Stat)),
+    ("statm", Part::File(ProcessFile::Statm)),
+    ("maps", Part::File(ProcessFile::Maps)),
+    ("cwd", Part::Link(ProcessLink::Cwd)),
+    ("root", Part::Link(ProcessLink::Root)),
+    ("exe", Part::Link(ProcessLink::Exe)),
+    ("mounts", Part::File(ProcessFile::Mounts)),
+    ("mountinfo", Part::File(ProcessFile::Mountinfo)),
+    ("wchan", Part::File(ProcessFile::Wchan)),
+    ("cgroup", Part::File(ProcessFile::Cgroup)),
+    ("oom_score", Part::File(ProcessFile::OomScore)),
+    ("oom_score_adj", Part::File(ProcessFile::OomScoreAdj)),
+    ("io", Part::File(ProcessFile::Io)),
+];
+
+impl Part {
+    fn of(self, pid: Pid) -> Node {
+        match self {
+            Part::File(file) => Node::ProcessFile { pid, file },
+            Part::Link(link) => Node::ProcessLink { pid, link },
+            Part::Fds => Node::Fds(pid),
+            Part::FdInfos => Node::FdInfos(pid),
+            Part::Tasks => Node::Tasks(pid),
+        }
+    }
+}
+
+/// A number as a name: no sign, no leading zeros.
+fn number(name: &[u8]) -> Option<u32> {
+    let text = core::str::from_utf8(name).ok()?;
+    let value: u32 = text.parse().ok()?;
+    (value.to_string() == text).then_some(value)
+}
+
+fn fixed_entries(directory: Fixed) -> &'static [(&'static str, Node)] {
+    match directory {
+        Fixed::Sys => SYS,
+        Fixed::SysVm => SYS_VM,
+        Fixed::SysKernel => SYS_KERNEL,
+        Fixed::SysKernelRandom => SYS_KERNEL_RANDOM,
+        Fixed::SysFs => SYS_FS,
+    }
+}
+
+/// The task of a number; `ESRCH` if it is gone.
+pub fn task(pid: Pid) -> Result<Arc<Task>, Errno> {
+    process::find(pid).ok_or(Errno::ESRCH)
+}
+
+fn open_file(pid: Pid, fd: i32) -> Result<Arc<File>, Errno> {
+    process::find(pid).ok_or(Errno::ENOENT)?.files.lock().get(fd).map_err(|_| Errno::ENOENT)
+}
+
+impl Node {
+    /// The entry of that name.
+    pub fn child(&self, name: &[u8]) -> Option<Node> {
+        let among = |entries: &[(&str, Node)]| entries.iter().find(|(entry, _)| entry.as_bytes() == name).map(|&(_, node)| node);
+        let part = |pid, skip| {
+            PROCESS[skip..].iter().find(|(entry, _)| entry.as_bytes() == name).map(|&(_, part): &(_, Part)| part.of(pid))
+        };
+        match *self {
+            Node::Root => among(ROOT).or_else(|| {
+                let pid = number(name)?;
+                let task = process::find(pid)?;
+                // A thread's number works, though it is not listed, and shows its process.
+                Some(if task.is_leader() { Node::Process(pid) } else { Node::Thread(pid) })
+            }),
+            Node::Directory(directory) => among(fixed_entries(directory)),
+            Node::Process(pid) => process::find(pid).and_then(|_| part(pid, 0)),
+            Node::Thread(pid) => process::find(pid).and_then(|_| part(pid, 1)),
+            Node::Tasks(pid) => {
+                let thread = process::find(number(name)?)?;
+                (thread.tgid == pid).then_some(Node::Thread(thread.pid))
+            }
+            Node::Fds(pid) => {
+                let fd = number(name)? as i32;
+                open_file(pid, fd).ok().map(|_| Node::Fd { pid, fd })
+            }
+            Node::FdInfos(pid) => {
+                let fd = number(name)? as i32;
+                open_file(pid, fd).ok().map(|_| Node::FdInfo { pid, fd })
+            }
+            _ => None,
+        }
+    }
+
+    /// Calls `take` with position, name and node of each entry from position `from` on, until it returns false. Positions below 1000 are
+    /// those of fixed names; above, of numbers.
+    pub fn list(&self, from: u64, take: &mut dyn FnMut(u64, &[u8], Node) -> bool) {
+        /// Where numbers begin.
+        const NUMBERS: u64 = 1000;
+        let fixed: Vec<(&str, Node)> = match *self {
+            Node::Root => ROOT.to_vec(),
+            Node::Directory(directory) => fixed_entries(directory).to_vec(),
+            Node::Process(pid) => PROCESS.iter().map(|&(name, part)| (name, part.of(pid))).collect(),
+            Node::Thread(pid) => PROCESS[1..].iter().map(|&(name, part)| (name, part.of(pid))).collect(),
+            _ => Vec::new(),
+        };
+        for (index, (name, node)) in fixed.into_iter().enumerate().skip(from as usize) {
+            if !take(index as u64, name.as_bytes(), node) {
+                return;
+            }
+        }
+        let mut numbers: Vec<u32> = match *self {
+            Node::Root => process::tree::processes().iter().map(|process| process.pid).collect(),
+            Node::Tasks(pid) => {
+                process::all().iter().filter(|task| task.tgid == pid).map(|task| task.pid).collect()
+            }
+            Node::Fds(pid) | Node::FdInfos(pid) => match process::find(pid) {
+                Some(task) => task.files.lock().numbers().map(|fd| fd as u32).collect(),
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        numbers.sort_unstable();
+        for number in numbers.into_iter().filter(|&number| NUMBERS + u64::from(number) >= from) {
+            let node = match *self {
+                Node::Root => Node::Process(number),
+                Node::Fds(pid) => Node::Fd { pid, fd: number as i32 },
+                Node::FdInfos(pid) => Node::FdInfo { pid, fd: number as i32 },
+                _ => Node::Thread(number),
+            };
+            if !take(NUMBERS + u64::from(number), number.to_string().as_bytes(), node) {
+                return;
+            }
+        }
+    }
+
+    /// Type bits of the mode.
+    pub fn type_bits(&self) -> u32 {
+        match self {
+            Node::Root
+            | Node::Directory(_)
+            | Node::Process(_)
+            | Node::Tasks(_)
+            | Node::Thread(_)
+            | Node::Fds(_)
+            | Node::FdInfos(_) => mode::S_IFDIR,
+            Node::SelfLink | Node::ThreadSelfLink | Node::MountsLink | Node::Fd { .. } | Node::ProcessLink { .. } => {
+                mode::S_IFLNK
+            }
+            Node::System(_) | Node::ProcessFile { .. } | Node::FdInfo { .. } => mode::S_IFREG,
+        }
+    }
+
+    /// Permission bits, as Linux gives them.
+    pub fn permissions(&self) -> u32 {
+        match *self {
+            Node::SelfLink | Node::ThreadSelfLink | Node::MountsLink | Node::ProcessLink { .. } => 0o777,
+            Node::Fds(_) => 0o500,
+            Node::Fd { pid, fd } => match open_file(pid, fd) {
+                Ok(file) => 0o100 | (u32::from(file.readable()) << 8) | (u32::from(file.writable()) << 7),
+                Err(_) => 0o100,
+            },
+            Node::ProcessFile { file: ProcessFile::Environ | ProcessFile::Io, .. } => 0o400,
+            Node::ProcessFile { file: ProcessFile::Comm | ProcessFile::OomScoreAdj, .. } => 0o644,
+            Node::System(SystemFile::HostName | SystemFile::OvercommitMemory | SystemFile::MaxMapCount) => 0o644,
+            Node::System(_) | Node::ProcessFile { .. } | Node::FdInfo { .. } => 0o444,
+            _ => 0o555,
+        }
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        match *self {
+            Node::Process(pid)
+            | Node::Tasks(pid)
+            | Node::Thread(pid)
+            | Node::Fds(pid)
+            | Node::FdInfos(pid)
+            | Node::Fd { pid, .. }
+            | Node::FdInfo { pid, .. }
+            | Node::ProcessFile { pid, .. }
+            | Node::ProcessLink { pid, .. } => Some(pid),
+            _ => None,
+        }
+    }
+
+    /// Owner and group.
+    pub fn owner(&self) -> (u32, u32) {
+        match self.pid().and_then(process::find) {
+            Some(task) => {
+                let credentials = task.credentials();
+                (credentials.euid, credentials.egid)
+            }
+            None => (0, 0),
+        }
+    }
+
+    /// An inode number: of what has a process, process and entry; else the position of what it is among all such.
+    pub fn number(&self) -> u64 {
+        const SYSTEM: u64 = 0xf000_0000;
+        let of = |pid: Pid, entry: u64| (u64::from(pid) << 20) | entry;
+        match *self {
+            Node::Root => 1,
+            Node::SelfLink => SYSTEM + 1,
+            Node::ThreadSelfLink => SYSTEM + 2,
+            Node::MountsLink => SYSTEM + 3,
+            Node::Directory(directory) => SYSTEM + 16 + directory as u64,
+            Node::System(file) => SYSTEM + 64 + file as u64,
+            Node::Process(pid) => of(pid, 1),
+            Node::Tasks(pid) => of(pid, 2),
+            Node::Thread(pid) => of(pid, 3),
+            Node::Fds(pid) => of(pid, 4),
+            Node::FdInfos(pid) => of(pid, 5),
+            Node::ProcessLink { pid, link } => of(pid, 16 + link as u64),
+            Node::ProcessFile { pid, file } => of(pid, 32 + file as u64),
+            Node::Fd { pid, fd } => of(pid, 0x1000 + fd as u64),
+            Node::FdInfo { pid, fd } => of(pid, 0x8_0000 + fd as u64),
+        }
+    }
+
+    /// Where a link leads. `ENOENT` if its process is gone.
+    pub fn link(&self) -> Result<Jump, Errno> {
+        let path = |text: alloc::string::String| Ok(Jump::Path(text.into_bytes()));
+        match *self {
+            Node::SelfLink => path(sched::with_current(|task| task.tgid.to_string())),
+            Node::ThreadSelfLink => path(sched::with_current(|task| format!("{}/task/{}", task.tgid, task.pid))),
+            Node::MountsLink => path("self/mounts".into()),
+            Node::Fd { pid, fd } => {
+                let file = open_file(pid, fd)?;
+                Ok(Jump::Dentry { dentry: file.dentry.clone(), shown: file.path() })
+            }
+            Node::ProcessLink { pid, link } => {
+                let task = process::find(pid).ok_or(Errno::ENOENT)?;
+                let dentry = match link {
+                    ProcessLink::Exe => return executable(&task),
+                    ProcessLink::Cwd => task.fs.lock().cwd.clone(),
+                    ProcessLink::Root => task.fs.lock().root.clone(),
+                };
+                let mut shown = Vec::new();
+                dentry.path(None, &mut shown);
+                Ok(Jump::Dentry { dentry, shown })
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// A process's program: by the path that it was started by.
+fn executable(task: &Task) -> Result<Jump, Errno> {
+    let path = task.process.exe.lock().clone();
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let everything = FsContext::new(mount::root().clone());
+    match everything.resolve(&path, LastLink::Follow) {
+        Ok(dentry) => Ok(Jump::Dentry { dentry, shown: path.to_vec() }),
+        Err(_) => Ok(Jump::Path([&path[..], b" (deleted)"].concat())),
+    }
+}

@@ -1,0 +1,244 @@
+//! Texts about one process or thread. Formats are those of Linux's `fs/proc/array.c` and `base.c`.
+
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use foldspace::{AddressSpace, VirtAddr};
+use linux_raw_sys::general as raw;
+
+use super::node::ProcessFile;
+use super::status;
+use super::system::Text;
+use crate::errno::Errno;
+use crate::fs::inode::Kind;
+use crate::fs::tty;
+use crate::fs::{File, mount};
+use crate::process::usage::TICKS_PER_SECOND;
+use crate::process::{Task, tree};
+
+/// Most bytes of arguments or environment that are shown: user memory must not fill the kernel's heap.
+const STRINGS_MAX: u64 = 256 * 1024;
+
+/// Appends a text about `task`.
+pub fn text(file: ProcessFile, task: &Arc<Task>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    match file {
+        ProcessFile::Status => status::status(task, out),
+        ProcessFile::Stat => stat(task, out),
+        ProcessFile::Statm => statm(task, out),
+        ProcessFile::Cmdline => {
+            let (start, end) = task.space().layout().args;
+            strings(&task.space(), start, end, out);
+        }
+        ProcessFile::Environ => {
+            let (start, end) = task.space().layout().env;
+            strings(&task.space(), start, end, out);
+        }
+        ProcessFile::Comm => {
+            out.extend_from_slice(&task.comm());
+            out.push(b'\n');
+        }
+        ProcessFile::Limits => limits(task, out),
+        ProcessFile::Mounts => mounts(task, out),
+        ProcessFile::Mountinfo => mount_info(task, out),
+        ProcessFile::OomScore | ProcessFile::OomScoreAdj => out.extend_from_slice(b"0\n"),
+        ProcessFile::Wchan => out.push(b'0'),
+        ProcessFile::Cgroup => out.extend_from_slice(b"0::/\n"),
+        ProcessFile::Io => out.extend_from_slice(
+            b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n",
+        ),
+        // Opened as a body of its own.
+        ProcessFile::Maps => return Err(Errno::EINVAL),
+    }
+    Ok(())
+}
+
+/// The letter of a task's state.
+pub fn state_letter(task: &Task) -> char {
+    if task.is_leader() && tree::is_zombie(task.pid) { 'Z' } else { task.thread.state_letter() }
+}
+
+fn strings(space: &AddressSpace, start: VirtAddr, end: VirtAddr, out: &mut Vec<u8>) {
+    let len = end.get().saturating_sub(start.get()).min(STRINGS_MAX);
+    let mut at = 0;
+    let mut chunk = [0; 256];
+    while at < len {
+        let want = (len - at).min(chunk.len() as u64) as usize;
+        let got = space.read(VirtAddr(start.get() + at), &mut chunk[..want]);
+        out.extend_from_slice(&chunk[..got]);
+        at += got as u64;
+        if got < want {
+            break;
+        }
+    }
+}
+
+fn stat(task: &Arc<Task>, out: &mut Vec<u8>) {
+    let process = &task.process;
+    let space = task.space();
+    let usage = space.usage();
+    let layout = space.layout();
+    let times = process.usage();
+    let terminal = tty::controlling(process.sid());
+    let limit = process.limits.lock().soft(raw::RLIMIT_RSS);
+    let (blocked, pending) = {
+        let signals = task.signals.lock();
+        (signals.blocked.bits(), signals.pending.set().bits())
+    };
+    let (ignored, caught) = status::handled(task);
+    let resident = usage.resident_anon + usage.resident_file + usage.resident_shared;
+    let mut text = Text(out);
+    text.put(format_args!("{} (", task.pid));
+    text.bytes(&task.comm());
+    let (tty_number, foreground) = match terminal {
+        Some(tty) => ((4 << 8) | tty.minor(), i64::from(tty.foreground())),
+        None => (0, -1),
+    };
+    // Fields in the order of proc_pid_stat(5), from the state (3) to the exit code (52).
+    text.put(format_args!(
+        ") {} {} {} {} {} {} {} {} 0 {} 0 {} {} 0 0 20 0 {} 0 {} {} {} {}",
+        state_letter(task),
+        task.ppid(),
+        process.pgid(),
+        process.sid(),
+        tty_number,
+        foreground,
+        0x0040_0000, // PF_RANDOMIZE: what user processes have set.
+        times.faults,
+        0,
+        times.user_ticks(),
+        times.system_ticks(),
+        threads(task),
+        process.start_ns / (1_000_000_000 / TICKS_PER_SECOND),
+        usage.mapped * 4096,
+        resident,
+        limit,
+    ));
+    text.put(format_args!(
+        " {} {} {} 0 0 {} {} {} {} 0 0 0 17 0 0 0 0 0 0 {} {} {} {} {} {} {} 0\n",
+        layout.code.0.get(),
+        layout.code.1.get(),
+        layout.start_stack.get(),
+        pending,
+        blocked,
+        ignored,
+        caught,
+        layout.data.0.get(),
+        layout.data.1.get(),
+        layout.start_brk.get(),
+        layout.args.0.get(),
+        layout.args.1.get(),
+        layout.env.0.get(),
+        layout.env.1.get(),
+    ));
+}
+
+/// Live threads of a task's process; a zombie still counts as one.
+pub fn threads(task: &Task) -> usize {
+    task.process.threads.lock().iter().filter(|thread| thread.strong_count() > 0).count().max(1)
+}
+
+fn statm(task: &Task, out: &mut Vec<u8>) {
+    let space = task.space();
+    let usage = space.usage();
+    let layout = space.layout();
+    let shared = usage.resident_file + usage.resident_shared;
+    let code = (layout.code.1.get().div_ceil(4096)).saturating_sub(layout.code.0.get() / 4096);
+    Text(out).put(format_args!(
+        "{} {} {} {} 0 {} 0\n",
+        usage.mapped,
+        usage.resident_anon + shared,
+        shared,
+        code,
+        usage.data + usage.stack,
+    ));
+}
+
+fn limits(task: &Task, out: &mut Vec<u8>) {
+    /// In the order of Linux's numbers: name, unit.
+    const NAMES: [(&str, &str); 16] = [
+        ("Max cpu time", "seconds"),
+        ("Max file size", "bytes"),
+        ("Max data size", "bytes"),
+        ("Max stack size", "bytes"),
+        ("Max core file size", "bytes"),
+        ("Max resident set", "bytes"),
+        ("Max processes", "processes"),
+        ("Max open files", "files"),
+        ("Max locked memory", "bytes"),
+        ("Max address space", "bytes"),
+        ("Max file locks", "locks"),
+        ("Max pending signals", "signals"),
+        ("Max msgqueue size", "bytes"),
+        ("Max nice priority", ""),
+        ("Max realtime priority", ""),
+        ("Max realtime timeout", "us"),
+    ];
+    let limits = *task.process.limits.lock();
+    let mut text = Text(out);
+    text.put(format_args!("{:<25} {:<20} {:<20} {:<10}\n", "Limit", "Soft Limit", "Hard Limit", "Units"));
+    let show = |value: u64| if value == u64::MAX { "unlimited".into() } else { format!("{value}") };
+    for (number, (name, unit)) in NAMES.iter().enumerate() {
+        let Some(limit) = limits.get(number as u32) else { continue };
+        text.put(format_args!("{:<25} {:<20} {:<20} ", name, show(limit.soft), show(limit.hard)));
+        if unit.is_empty() {
+            text.put(format_args!("\n"));
+        } else {
+            text.put(format_args!("{unit:<10}\n"));
+        }
+    }
+}
+
+fn mounts(task: &Task, out: &mut Vec<u8>) {
+    let root = task.fs.lock().root.clone();
+    for mount in mount::all() {
+        let mut path = Vec::new();
+        mount.root.path(Some(&root), &mut path);
+        escape(&mount.source, out);
+        out.push(b' ');
+        escape(&path, out);
+        Text(out).put(format_args!(" {} rw,relatime 0 0\n", mount.kind));
+    }
+}
+
+fn mount_info(task: &Task, out: &mut Vec<u8>) {
+    let root = task.fs.lock().root.clone();
+    for (index, mount) in mount::all().into_iter().enumerate() {
+        let device = mount.root.inode.superblock.device;
+        let parent = if index == 0 { 1 } else { 20 };
+        Text(out).put(format_args!("{} {} {}:{} / ", 20 + index, parent, device.major, device.minor));
+        let mut path = Vec::new();
+        mount.root.path(Some(&root), &mut path);
+        escape(&path, out);
+        Text(out).put(format_args!(" rw,relatime - {} ", mount.kind));
+        escape(&mount.source, out);
+        out.extend_from_slice(b" rw\n");
+    }
+}
+
+/// Space, tab, newline and backslash as octal, as `mangle` of `fs/seq_file.c` does.
+fn escape(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        if matches!(byte, b' ' | b'\t' | b'\n' | b'\\' | b'#') {
+            Text(out).put(format_args!("\\{byte:03o}"));
+        } else {
+            out.push(byte);
+        }
+    }
+}
+
+/// Appends `/proc/PID/fdinfo/N`. `ENOENT` if it is not open any more.
+pub fn fd_info(task: &Task, fd: i32, out: &mut Vec<u8>) -> Result<(), Errno> {
+    let files = task.files.lock();
+    let file: Arc<File> = files.get(fd).map_err(|_| Errno::ENOENT)?;
+    let closes = files.at_exec(fd)? == crate::fs::fdtable::AtExec::Close;
+    drop(files);
+    let flags = file.flags().bits() | if closes { raw::O_CLOEXEC } else { 0 };
+    let position = *file.position.lock();
+    let mut text = Text(out);
+    text.put(format_args!("pos:\t{position}\nflags:\t0{flags:o}\nmnt_id:\t20\nino:\t{}\n", file.inode().number));
+    if let Kind::Anonymous = file.inode().kind {
+        text.put(format_args!("eventfd-count: {:16x}\n", 0));
+    }
+    Ok(())
+}

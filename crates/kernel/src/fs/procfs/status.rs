@@ -1,0 +1,107 @@
+//! `/proc/PID/status`, line by line as in Linux's `proc_pid_status`.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::process::{state_letter, threads};
+use super::system::Text;
+use crate::process::Task;
+use crate::process::signal::Signal;
+
+/// Signals that are ignored and those that are caught, as bit masks.
+pub fn handled(task: &Task) -> (u64, u64) {
+    let handlers = task.handlers.lock();
+    let (mut ignored, mut caught) = (0, 0);
+    for signal in (1..=64).filter_map(Signal::new) {
+        let action = handlers.get(signal);
+        let bit = 1 << signal.index();
+        if action.is_ignore() {
+            ignored |= bit;
+        } else if !action.is_default() {
+            caught |= bit;
+        }
+    }
+    (ignored, caught)
+}
+
+fn state_name(letter: char) -> &'static str {
+    match letter {
+        'R' => "running",
+        'S' => "sleeping",
+        'D' => "disk sleep",
+        'T' => "stopped",
+        'Z' => "zombie",
+        _ => "dead",
+    }
+}
+
+/// Appends the text.
+pub fn status(task: &Arc<Task>, out: &mut Vec<u8>) {
+    let process = &task.process;
+    let credentials = task.credentials();
+    let letter = state_letter(task);
+    let mut text = Text(out);
+    text.put(format_args!("Name:\t"));
+    text.escaped(&task.comm());
+    let umask = task.fs.lock().umask;
+    text.put(format_args!("\nUmask:\t{umask:04o}\nState:\t{letter} ({})\n", state_name(letter)));
+    text.put(format_args!(
+        "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\nTracerPid:\t0\n",
+        task.tgid,
+        task.pid,
+        task.ppid()
+    ));
+    text.put(format_args!(
+        "Uid:\t{}\t{}\t{}\t{}\n",
+        credentials.uid, credentials.euid, credentials.suid, credentials.fsuid
+    ));
+    text.put(format_args!(
+        "Gid:\t{}\t{}\t{}\t{}\n",
+        credentials.gid, credentials.egid, credentials.sgid, credentials.fsgid
+    ));
+    let size = task.files.lock().size();
+    text.put(format_args!("FDSize:\t{size}\nGroups:\t"));
+    for group in credentials.groups.iter() {
+        text.put(format_args!("{group} "));
+    }
+    text.put(format_args!(
+        " \nNStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}\nKthread:\t0\n",
+        task.tgid,
+        task.pid,
+        process.pgid(),
+        process.sid()
+    ));
+    // A task that has ended has no memory, and Linux leaves these lines out.
+    if letter != 'Z' {
+        task.space().status_lines(out);
+        out.extend_from_slice(b"HugetlbPages:\t       0 kB\nCoreDumping:\t0\nTHP_enabled:\t0\n");
+    }
+    let mut text = Text(out);
+    text.put(format_args!("Threads:\t{}\n", threads(task)));
+    let (own, blocked) = {
+        let signals = task.signals.lock();
+        (signals.pending.set().bits(), signals.blocked.bits())
+    };
+    let shared = process.pending.lock().set().bits();
+    let limit = process.limits.lock().soft(linux_raw_sys::general::RLIMIT_SIGPENDING);
+    let (ignored, caught) = handled(task);
+    text.put(format_args!("SigQ:\t{}/{limit}\n", own.count_ones() + shared.count_ones()));
+    text.put(format_args!("SigPnd:\t{own:016x}\nShdPnd:\t{shared:016x}\n"));
+    text.put(format_args!("SigBlk:\t{blocked:016x}\nSigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\n"));
+    let capabilities = credentials.capabilities;
+    text.put(format_args!(
+        "CapInh:\t{:016x}\nCapPrm:\t{:016x}\nCapEff:\t{:016x}\nCapBnd:\t{:016x}\nCapAmb:\t{:016x}\n",
+        capabilities.inheritable,
+        capabilities.permitted,
+        capabilities.effective,
+        crate::process::credentials::ALL_CAPABILITIES,
+        0
+    ));
+    let usage = process.usage();
+    text.put(format_args!("NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n"));
+    text.put(format_args!("Cpus_allowed:\t1\nCpus_allowed_list:\t0\nMems_allowed:\t1\nMems_allowed_list:\t0\n"));
+    text.put(format_args!(
+        "voluntary_ctxt_switches:\t{}\nnonvoluntary_ctxt_switches:\t{}\n",
+        usage.voluntary_switches, usage.involuntary_switches
+    ));
+}

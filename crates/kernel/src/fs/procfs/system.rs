@@ -1,0 +1,250 @@
+//! Texts about the whole system.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use foldspace::space::MAX_MAP_COUNT;
+use raw_cpuid::CpuId;
+use spin::{Mutex, Once};
+
+use super::node::SystemFile;
+use crate::fs::fdtable::MAX_FDS;
+use crate::fs::{mount, pipe, random};
+use crate::mm;
+use crate::process::limits::MAX_FILES;
+use crate::process::tree::{self, PID_MAX};
+use crate::time::{NANOS_PER_SECOND, monotonic_ns, realtime_ns};
+
+/// `uname -s`.
+pub const OS_TYPE: &str = "Linux";
+/// `uname -r`: the Linux whose behaviour is matched, and who matches it.
+pub const OS_RELEASE: &str = "6.18.0-foldspace";
+/// `uname -v`.
+pub const KERNEL_VERSION: &str = "#1 Foldspace";
+
+static HOST_NAME: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+
+/// `uname -n`.
+pub fn host_name() -> Vec<u8> {
+    let name = HOST_NAME.lock();
+    if name.is_empty() { b"(none)".to_vec() } else { name.clone() }
+}
+
+/// Sets it, cut to 64 bytes.
+pub fn set_host_name(name: &[u8]) {
+    *HOST_NAME.lock() = name[..name.len().min(64)].to_vec();
+}
+
+/// Formats into bytes.
+pub struct Text<'a>(pub &'a mut Vec<u8>);
+
+impl fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl Text<'_> {
+    /// Appends formatted text.
+    pub fn put(&mut self, text: fmt::Arguments<'_>) {
+        let _ = fmt::Write::write_fmt(self, text);
+    }
+
+    /// Appends bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Appends bytes with newline and backslash escaped (names of tasks in `status`).
+    pub fn escaped(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            match byte {
+                b'\n' => self.bytes(b"\\n"),
+                b'\\' => self.bytes(b"\\\\"),
+                byte => self.0.push(byte),
+            }
+        }
+    }
+}
+
+/// Appends a text.
+pub fn text(file: SystemFile, out: &mut Vec<u8>) {
+    let mut text = Text(out);
+    match file {
+        SystemFile::Cmdline => {
+            text.bytes(crate::boot::command_line().as_bytes());
+            text.bytes(b"\n");
+        }
+        SystemFile::Cpuinfo => cpuinfo(&mut text),
+        SystemFile::Devices => {
+            text.bytes(b"Character devices:\n  1 mem\n  4 ttyS\n  5 /dev/tty\n  5 /dev/console\n\nBlock devices:\n");
+        }
+        SystemFile::Filesystems => {
+            for name in mount::KNOWN {
+                text.put(format_args!("nodev\t{name}\n"));
+            }
+        }
+        SystemFile::Loadavg => {
+            let running = crate::process::all().iter().filter(|task| task.thread.state_letter() == 'R').count();
+            text.put(format_args!("0.00 0.00 0.00 {}/{} {}\n", running, tree::count(), tree::last_pid()));
+        }
+        SystemFile::Meminfo => meminfo(&mut text),
+        SystemFile::Stat => stat(&mut text),
+        SystemFile::Swaps => text.bytes(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
+        SystemFile::Uptime => {
+            let centiseconds = monotonic_ns() / (NANOS_PER_SECOND / 100);
+            let idle = centiseconds.saturating_sub(busy_centiseconds());
+            text.put(format_args!(
+                "{}.{:02} {}.{:02}\n",
+                centiseconds / 100,
+                centiseconds % 100,
+                idle / 100,
+                idle % 100
+            ));
+        }
+        SystemFile::Version => {
+            text.put(format_args!("{OS_TYPE} version {OS_RELEASE} (foldspace) {KERNEL_VERSION}\n"));
+        }
+        SystemFile::Vmstat => {
+            let stats = mm::memory().stats();
+            text.put(format_args!("nr_free_pages {}\nnr_page_table_pages {}\n", stats.free, stats.tables));
+        }
+        SystemFile::MaxMapCount => text.put(format_args!("{MAX_MAP_COUNT}\n")),
+        SystemFile::MmapMinAddr => text.bytes(b"65536\n"),
+        SystemFile::OvercommitMemory => text.bytes(b"1\n"),
+        SystemFile::OsType => text.put(format_args!("{OS_TYPE}\n")),
+        SystemFile::OsRelease => text.put(format_args!("{OS_RELEASE}\n")),
+        SystemFile::KernelVersion => text.put(format_args!("{KERNEL_VERSION}\n")),
+        SystemFile::HostName => {
+            text.bytes(&host_name());
+            text.bytes(b"\n");
+        }
+        SystemFile::PidMax => text.put(format_args!("{PID_MAX}\n")),
+        SystemFile::ThreadsMax => text.put(format_args!("{PID_MAX}\n")),
+        SystemFile::RandomizeVaSpace => text.bytes(b"0\n"),
+        SystemFile::BootId => {
+            static BOOT_ID: Once<String> = Once::new();
+            text.bytes(BOOT_ID.call_once(uuid).as_bytes());
+        }
+        SystemFile::Uuid => text.bytes(uuid().as_bytes()),
+        SystemFile::PipeMaxSize => text.put(format_args!("{}\n", pipe::MAX_CAPACITY)),
+        SystemFile::NrOpen => text.put(format_args!("{MAX_FILES}\n")),
+        SystemFile::FileMax => text.put(format_args!("{}\n", MAX_FDS as u64 * u64::from(PID_MAX))),
+    }
+}
+
+/// A random UUID (version 4) and a newline.
+fn uuid() -> String {
+    let mut bytes = [0; 16];
+    random::fill(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = |range: core::ops::Range<usize>| -> String { bytes[range].iter().map(|byte| format!("{byte:02x}")).collect() };
+    format!("{}-{}-{}-{}-{}\n", hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16))
+}
+
+/// Processor time that all processes have used so far.
+fn busy_centiseconds() -> u64 {
+    tree::processes().iter().map(|process| process.usage()).map(|usage| usage.user_ticks() + usage.system_ticks()).sum()
+}
+
+fn meminfo(text: &mut Text<'_>) {
+    let stats = mm::memory().stats();
+    let used = stats.total.saturating_sub(stats.free + stats.data + stats.tables);
+    let rows = [
+        ("MemTotal", stats.total),
+        ("MemFree", stats.free),
+        ("MemAvailable", stats.free),
+        ("Buffers", 0),
+        ("Cached", 0),
+        ("SwapCached", 0),
+        ("Active", stats.data),
+        ("Inactive", 0),
+        ("Unevictable", 0),
+        ("Mlocked", 0),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+        ("Dirty", 0),
+        ("Writeback", 0),
+        ("AnonPages", stats.data),
+        ("Mapped", 0),
+        ("Shmem", 0),
+        ("KReclaimable", 0),
+        ("Slab", used),
+        ("SReclaimable", 0),
+        ("SUnreclaim", used),
+        ("PageTables", stats.tables),
+        ("CommitLimit", stats.total),
+        ("Committed_AS", stats.data),
+        ("VmallocTotal", (512 << 30) / 4096),
+        ("VmallocUsed", 0),
+        ("VmallocChunk", 0),
+    ];
+    for (name, pages) in rows {
+        // `%-15s %8lu kB`, the colon being part of the name.
+        text.put(format_args!("{:<15} {:>8} kB\n", format!("{name}:"), pages * 4));
+    }
+}
+
+fn stat(text: &mut Text<'_>) {
+    let up = monotonic_ns() / (NANOS_PER_SECOND / 100);
+    let usages = tree::processes();
+    let (user, system) = usages
+        .iter()
+        .map(|process| process.usage())
+        .fold((0, 0), |(user, system), usage| (user + usage.user_ticks(), system + usage.system_ticks()));
+    let idle = up.saturating_sub(user + system);
+    let running = crate::process::all().iter().filter(|task| task.thread.state_letter() == 'R').count();
+    text.put(format_args!("cpu  {user} 0 {system} {idle} 0 0 0 0 0 0\ncpu0 {user} 0 {system} {idle} 0 0 0 0 0 0\n"));
+    let boot = (realtime_ns() - monotonic_ns()) / NANOS_PER_SECOND;
+    text.put(format_args!(
+        "intr 0\nctxt 0\nbtime {boot}\nprocesses {}\nprocs_running {running}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n",
+        tree::last_pid()
+    ));
+}
+
+fn cpuinfo(text: &mut Text<'_>) {
+    let cpuid = CpuId::new();
+    let vendor = cpuid.get_vendor_info();
+    let features = cpuid.get_feature_info();
+    let brand = cpuid.get_processor_brand_string();
+    text.put(format_args!(
+        "processor\t: 0\nvendor_id\t: {}\n",
+        vendor.as_ref().map_or("unknown", |vendor| vendor.as_str())
+    ));
+    if let Some(features) = &features {
+        text.put(format_args!(
+            "cpu family\t: {}\nmodel\t\t: {}\n",
+            features.family_id(),
+            features.model_id()
+        ));
+    }
+    text.put(format_args!("model name\t: {}\n", brand.as_ref().map_or("unknown", |brand| brand.as_str().trim())));
+    if let Some(features) = &features {
+        text.put(format_args!("stepping\t: {}\n", features.stepping_id()));
+    }
+    text.bytes(b"physical id\t: 0\nsiblings\t: 1\ncore id\t\t: 0\ncpu cores\t: 1\nfpu\t\t: yes\nfpu_exception\t: yes\nwp\t\t: yes\n");
+    text.bytes(b"flags\t\t: fpu tsc msr pae cx8 apic cmov fxsr sse sse2 syscall nx lm");
+    if let Some(features) = &features {
+        for (has, name) in [
+            (features.has_sse3(), "pni"),
+            (features.has_ssse3(), "ssse3"),
+            (features.has_sse41(), "sse4_1"),
+            (features.has_sse42(), "sse4_2"),
+            (features.has_popcnt(), "popcnt"),
+            (features.has_aesni(), "aes"),
+            (features.has_xsave(), "xsave"),
+            (features.has_avx(), "avx"),
+            (features.has_rdrand(), "rdrand"),
+            (features.has_hypervisor(), "hypervisor"),
+        ] {
+            if has {
+                text.put(format_args!(" {name}"));
+            }
+        }
+    }
+    text.bytes(b"\nclflush size\t: 64\ncache_alignment\t: 64\naddress sizes\t: 40 bits physical, 48 bits virtual\npower management:\n\n");
+}

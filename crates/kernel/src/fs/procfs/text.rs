@@ -1,0 +1,107 @@
+//! Files of `/proc` that are small texts: made anew whenever they are read from the start.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use spin::Mutex;
+
+use super::node::{Node, ProcessFile, SystemFile, task};
+use super::{process, system};
+use crate::errno::Errno;
+use crate::fs::file::{Body, File, Whence, seek_within};
+use crate::fs::io::{Sink, Supply, put_all};
+use crate::process::Task;
+use crate::syscall::SysResult;
+
+/// An open text.
+pub struct TextBody {
+    node: Node,
+    /// Whom it is about: the thread that had the number when the file was opened.
+    task: Option<Arc<Task>>,
+    text: Mutex<Vec<u8>>,
+}
+
+impl TextBody {
+    /// Opens. `ESRCH` if the process is gone.
+    pub fn new(node: Node) -> Result<TextBody, Errno> {
+        let about = match node {
+            Node::ProcessFile { pid, .. } | Node::FdInfo { pid, .. } => Some(task(pid)?),
+            _ => None,
+        };
+        Ok(TextBody { node, task: about, text: Mutex::new(Vec::new()) })
+    }
+
+    fn make(&self) -> Result<Vec<u8>, Errno> {
+        let mut text = Vec::new();
+        match (self.node, &self.task) {
+            (Node::System(file), _) => system::text(file, &mut text),
+            (Node::ProcessFile { file, .. }, Some(task)) => process::text(file, task, &mut text)?,
+            (Node::FdInfo { fd, .. }, Some(task)) => process::fd_info(task, fd, &mut text)?,
+            _ => return Err(Errno::EINVAL),
+        }
+        Ok(text)
+    }
+
+    fn set(&self, value: &[u8]) -> Result<(), Errno> {
+        match (self.node, &self.task) {
+            (Node::ProcessFile { file: ProcessFile::Comm, .. }, Some(task)) => {
+                task.set_comm(value.trim_ascii_end());
+                Ok(())
+            }
+            (Node::ProcessFile { file: ProcessFile::OomScoreAdj, .. }, Some(_)) => {
+                let score = core::str::from_utf8(value.trim_ascii()).ok().and_then(|text| text.parse::<i32>().ok());
+                // Nobody is killed for want of memory: the score is checked and has no effect.
+                score.filter(|score| (-1000..=1000).contains(score)).map(|_| ()).ok_or(Errno::EINVAL)
+            }
+            (Node::System(SystemFile::HostName), _) => {
+                system::set_host_name(value.trim_ascii_end());
+                Ok(())
+            }
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+impl Body for TextBody {
+    fn read(&self, file: &File, at: Option<u64>, out: &mut dyn Sink) -> SysResult {
+        let mut position = file.position.lock();
+        let offset = at.unwrap_or(*position);
+        let mut text = self.text.lock();
+        if offset == 0 || text.is_empty() {
+            *text = self.make()?;
+        }
+        let rest = usize::try_from(offset).ok().and_then(|offset| text.get(offset..)).unwrap_or(&[]);
+        let done = put_all(rest, out)?;
+        if at.is_none() {
+            *position += done as u64;
+        }
+        Ok(done)
+    }
+
+    fn write(&self, file: &File, at: Option<u64>, from: &mut dyn Supply) -> SysResult {
+        let mut value = [0; 256];
+        let len = from.remaining();
+        if len > value.len() {
+            return Err(Errno::EINVAL);
+        }
+        if from.take(&mut value[..len]) < len {
+            return Err(Errno::EFAULT);
+        }
+        self.set(&value[..len])?;
+        if at.is_none() {
+            *file.position.lock() += len as u64;
+        }
+        Ok(len)
+    }
+
+    fn seek(&self, file: &File, offset: i64, whence: Whence) -> Result<u64, Errno> {
+        match whence {
+            Whence::Set | Whence::Current => seek_within(&mut file.position.lock(), 0, offset, whence),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn has_position(&self) -> bool {
+        true
+    }
+}

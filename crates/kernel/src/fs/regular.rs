@@ -1,0 +1,292 @@
+//! Regular files: an [`Object`] and what is around it.
+
+use alloc::boxed::Box;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use foldspace::Object;
+use foldspace::backing::{Identity, Source};
+use spin::Mutex;
+
+use super::dentry::Dentry;
+use super::file::{Body, File, Mappable, OpenFlags, Whence, seek_within};
+use super::inode::{Attributes, DeviceNumber, Inode, Kind};
+use super::io::{CHUNK, Sink, Supply, done_or_fault};
+use super::superblock::Superblock;
+use crate::errno::Errno;
+use crate::mm;
+use crate::syscall::SysResult;
+
+/// A page, bytes.
+const PAGE: u64 = 4096;
+
+/// How a mapping of the file is named in `/proc/PID/maps`.
+enum Label {
+    /// By the name it has now.
+    Name(Weak<Dentry>),
+    /// By the last name it had.
+    Removed(Vec<u8>),
+}
+
+/// What the memory manager needs to know of a file: where its bytes come from, and how to show it.
+struct FileSource {
+    device: DeviceNumber,
+    inode: u64,
+    /// Initial content, from the archive; pages past its end are zero.
+    content: &'static [u8],
+    label: Arc<Mutex<Label>>,
+}
+
+impl Source for FileSource {
+    fn fill(&self, index: u64, page: &mut [u8]) -> foldspace::Result<()> {
+        let start = usize::try_from(index * PAGE).unwrap_or(usize::MAX).min(self.content.len());
+        let end = start.saturating_add(page.len()).min(self.content.len());
+        page[..end - start].copy_from_slice(&self.content[start..end]);
+        Ok(())
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { major: self.device.major, minor: self.device.minor, inode: self.inode }
+    }
+
+    fn path(&self, out: &mut Vec<u8>) {
+        match &*self.label.lock() {
+            Label::Name(dentry) => {
+                if let Some(dentry) = dentry.upgrade() {
+                    dentry.path(None, out);
+                }
+            }
+            Label::Removed(path) => out.extend_from_slice(path),
+        }
+    }
+}
+
+/// The content of a regular file.
+pub struct Regular {
+    object: Arc<Object>,
+    label: Arc<Mutex<Label>>,
+    /// Whether the content came from the archive, so that blocks are counted by length (they are in the archive, cached or not).
+    from_archive: bool,
+    /// Held while the end is looked up and written to (`O_APPEND`).
+    append: Mutex<()>,
+}
+
+impl Regular {
+    /// A new inode for a regular file with this content.
+    pub fn create(
+        superblock: &Arc<Superblock>,
+        attributes: Attributes,
+        content: &'static [u8],
+    ) -> Result<Arc<Inode>, Errno> {
+        let number = superblock.next_inode();
+        let label = Arc::new(Mutex::new(Label::Removed(Vec::new())));
+        let source = FileSource { device: superblock.device, inode: number, content, label: label.clone() };
+        let object = Object::new(mm::memory(), Box::new(source), content.len() as u64)?;
+        let regular = Regular { object, label, from_archive: !content.is_empty(), append: Mutex::new(()) };
+        Ok(Inode::numbered(superblock, number, Kind::Regular(regular), attributes))
+    }
+
+    /// The pages.
+    pub fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// Makes mappings show this name. Called when the file gets its first name.
+    pub fn set_name(&self, dentry: &Arc<Dentry>) {
+        *self.label.lock() = Label::Name(Arc::downgrade(dentry));
+    }
+
+    /// Makes mappings show the name that `dentry` had, once it is removed.
+    pub fn name_removed(&self, dentry: &Arc<Dentry>) {
+        let shown = matches!(&*self.label.lock(), Label::Name(name) if core::ptr::eq(name.as_ptr(), Arc::as_ptr(dentry)));
+        if shown {
+            let mut path = Vec::new();
+            dentry.path(None, &mut path);
+            *self.label.lock() = Label::Removed(path);
+        }
+    }
+
+    /// Makes mappings show this text.
+    pub fn set_label(&self, text: &[u8]) {
+        *self.label.lock() = Label::Removed(text.to_vec());
+    }
+
+    /// 512-byte blocks in use.
+    pub fn blocks(&self) -> u64 {
+        let pages = if self.from_archive { self.object.len().div_ceil(PAGE) } else { self.object.resident_pages() };
+        pages * (PAGE / 512)
+    }
+
+    /// Sets the length. `EFBIG` beyond what a file can have, `ENOSPC` without memory.
+    pub fn set_len(&self, len: u64) -> Result<(), Errno> {
+        if len > i64::MAX as u64 {
+            return Err(Errno::EFBIG);
+        }
+        self.object.set_len(len).map_err(no_space)
+    }
+
+    /// Reads from the file into kernel memory; returns the bytes read, fewer than asked only at the end.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
+        Ok(self.object.read_at(offset, out)?)
+    }
+
+    /// Zeroes `start..end`, as far as it lies below the end of the file.
+    pub fn zero(&self, start: u64, end: u64) -> Result<(), Errno> {
+        static ZEROS: [u8; CHUNK] = [0; CHUNK];
+        let mut at = start;
+        let end = end.min(self.object.len());
+        while at < end {
+            let step = (PAGE - at % PAGE).min(end - at);
+            at += self.object.write_at(at, &ZEROS[..step as usize]).map_err(no_space)? as u64;
+        }
+        Ok(())
+    }
+
+    /// Copies from `offset` on; returns the bytes copied.
+    pub fn read_into(&self, offset: u64, out: &mut dyn Sink) -> SysResult {
+        // Zeroing a page-sized buffer costs more than a small read: small reads get a small one.
+        if out.room() <= 256 { self.read_chunks::<256>(offset, out) } else { self.read_chunks::<CHUNK>(offset, out) }
+    }
+
+    fn read_chunks<const N: usize>(&self, offset: u64, out: &mut dyn Sink) -> SysResult {
+        let mut buffer = [0; N];
+        let mut done = 0;
+        while out.room() > 0 {
+            let at = offset + done as u64;
+            // Up to the end of a page, so that later rounds move whole ones.
+            let want = out.room().min(N - (at as usize & (N - 1)));
+            let got = match self.object.read_at(at, &mut buffer[..want]) {
+                Ok(got) => got,
+                Err(error) if done == 0 => return Err(error.into()),
+                Err(_) => break,
+            };
+            let put = out.put(&buffer[..got]);
+            done += put;
+            if put < got {
+                return done_or_fault(done);
+            }
+            if got < want {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes at `offset`; returns the bytes written.
+    pub fn write_from(&self, offset: u64, from: &mut dyn Supply) -> SysResult {
+        if from.remaining() <= 256 {
+            self.write_chunks::<256>(offset, from)
+        } else {
+            self.write_chunks::<CHUNK>(offset, from)
+        }
+    }
+
+    fn write_chunks<const N: usize>(&self, offset: u64, from: &mut dyn Supply) -> SysResult {
+        let mut buffer = [0; N];
+        let mut done = 0;
+        while from.remaining() > 0 {
+            let at = match offset.checked_add(done as u64) {
+                Some(at) if at < i64::MAX as u64 => at,
+                _ if done > 0 => break,
+                _ => return Err(Errno::EFBIG),
+            };
+            let want = from.remaining().min(N - (at as usize & (N - 1)));
+            let got = from.take(&mut buffer[..want]);
+            if got > 0 {
+                match self.object.write_at(at, &buffer[..got]) {
+                    Ok(put) => {
+                        done += put;
+                        if put < got {
+                            break;
+                        }
+                    }
+                    Err(error) if done == 0 => return Err(no_space(error)),
+                    Err(_) => break,
+                }
+            }
+            if got < want {
+                return done_or_fault(done);
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// What a lack of memory means to a writer of a file.
+fn no_space(error: foldspace::Error) -> Errno {
+    match error {
+        foldspace::Error::OutOfMemory | foldspace::Error::NoRoom => Errno::ENOSPC,
+        foldspace::Error::BadRange => Errno::EFBIG,
+        other => other.into(),
+    }
+}
+
+/// An open regular file.
+pub struct RegularBody;
+
+impl RegularBody {
+    fn regular(file: &File) -> Result<&Regular, Errno> {
+        file.inode().regular().ok_or(Errno::EINVAL)
+    }
+}
+
+impl Body for RegularBody {
+    fn read(&self, file: &File, at: Option<u64>, out: &mut dyn Sink) -> SysResult {
+        let regular = Self::regular(file)?;
+        let done = match at {
+            Some(offset) => regular.read_into(offset, out)?,
+            None => {
+                let mut position = file.position.lock();
+                let done = regular.read_into(*position, out)?;
+                *position += done as u64;
+                done
+            }
+        };
+        file.touch_accessed();
+        Ok(done)
+    }
+
+    fn write(&self, file: &File, at: Option<u64>, from: &mut dyn Supply) -> SysResult {
+        let regular = Self::regular(file)?;
+        if from.remaining() == 0 {
+            return Ok(0);
+        }
+        // As on Linux, O_APPEND wins over the offset of pwrite.
+        let append = file.flags().contains(OpenFlags::APPEND);
+        let mut position = if at.is_none() { Some(file.position.lock()) } else { None };
+        let _end_is_stable = append.then(|| regular.append.lock());
+        let offset = match (&position, at) {
+            _ if append => regular.object.len(),
+            (Some(position), _) => **position,
+            (None, at) => at.unwrap_or(0),
+        };
+        let done = regular.write_from(offset, from)?;
+        if let Some(position) = &mut position {
+            **position = offset + done as u64;
+        }
+        file.inode().touch_modified();
+        Ok(done)
+    }
+
+    fn seek(&self, file: &File, offset: i64, whence: Whence) -> Result<u64, Errno> {
+        let len = Self::regular(file)?.object.len();
+        seek_within(&mut file.position.lock(), len, offset, whence)
+    }
+
+    fn has_position(&self) -> bool {
+        true
+    }
+
+    fn mappable(&self, file: &File) -> Result<Mappable, Errno> {
+        Ok(Mappable::Object(Self::regular(file)?.object.clone()))
+    }
+
+    fn ioctl(&self, _task: &crate::process::Task, file: &File, request: u32, argument: u64) -> SysResult {
+        if request != linux_raw_sys::ioctl::FIONREAD {
+            return Err(Errno::ENOTTY);
+        }
+        let left = (Self::regular(file)?.object.len() as i64).wrapping_sub(*file.position.lock() as i64) as i32;
+        crate::mm::uaccess::write(argument, &left)?;
+        Ok(0)
+    }
+}

@@ -1,0 +1,76 @@
+//! File systems: what all inodes of one have in common.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::inode::DeviceNumber;
+
+/// A kind of file system, with the facts that `statfs` and `/proc/filesystems` tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FsType {
+    /// Files in memory: `/`, `/tmp`, `/dev`.
+    Tmpfs,
+    /// `/proc`.
+    Proc,
+    /// `/sys`: empty here.
+    Sysfs,
+    /// Pipes without a name.
+    Pipefs,
+    /// Descriptors that are no file: eventfd.
+    AnonInode,
+}
+
+impl FsType {
+    /// `f_type` of `statfs` (`include/uapi/linux/magic.h`).
+    pub const fn magic(self) -> u32 {
+        match self {
+            FsType::Tmpfs => 0x0102_1994,
+            FsType::Proc => 0x9fa0,
+            FsType::Sysfs => 0x6265_6572,
+            FsType::Pipefs => 0x5049_5045,
+            FsType::AnonInode => 0x0904_1934,
+        }
+    }
+}
+
+/// A file system instance.
+#[derive(Debug)]
+pub struct Superblock {
+    /// Its kind.
+    pub kind: FsType,
+    /// `st_dev` of its inodes.
+    pub device: DeviceNumber,
+    next_inode: AtomicU64,
+}
+
+impl Superblock {
+    /// A new instance with a device number of its own (major 0, as Linux gives to file systems without a device).
+    pub fn new(kind: FsType) -> Arc<Superblock> {
+        static NEXT_MINOR: AtomicU32 = AtomicU32::new(2);
+        let minor = NEXT_MINOR.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Superblock { kind, device: DeviceNumber::new(0, minor), next_inode: AtomicU64::new(1) })
+    }
+
+    /// A number for a new inode.
+    pub fn next_inode(&self) -> u64 {
+        self.next_inode.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// The instance that pipes without a name belong to.
+pub fn pipefs() -> &'static Arc<Superblock> {
+    static PIPEFS: spin::Once<Arc<Superblock>> = spin::Once::new();
+    PIPEFS.call_once(|| Superblock::new(FsType::Pipefs))
+}
+
+/// The instance that eventfds belong to.
+pub fn anon_inodes() -> &'static Arc<Superblock> {
+    static ANON: spin::Once<Arc<Superblock>> = spin::Once::new();
+    ANON.call_once(|| Superblock::new(FsType::AnonInode))
+}
+
+/// The instance that memfds belong to.
+pub fn shmem() -> &'static Arc<Superblock> {
+    static SHMEM: spin::Once<Arc<Superblock>> = spin::Once::new();
+    SHMEM.call_once(|| Superblock::new(FsType::Tmpfs))
+}

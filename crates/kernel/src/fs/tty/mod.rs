@@ -1,0 +1,327 @@
+//! Terminals: the serial ports with a line discipline, and job control as far as a shell needs it.
+
+pub mod line;
+pub mod termios;
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use linux_raw_sys::{general as raw, ioctl};
+use spin::Mutex;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use self::line::Line;
+use self::termios::Termios;
+use super::file::{Body, File, Ready};
+use super::io::{CHUNK, Sink, Supply, done_or_fault};
+use crate::arch::serial;
+use crate::errno::Errno;
+use crate::mm::uaccess;
+use crate::process::Task;
+use crate::process::signal::Signal;
+use crate::process::signal::send::send_signal_to_group;
+use crate::process::tree::is_orphaned_group;
+use crate::syscall::SysResult;
+
+/// Size of a terminal's window (`struct winsize`).
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Window {
+    rows: u16,
+    columns: u16,
+    width: u16,
+    height: u16,
+}
+
+/// A terminal on a serial port.
+pub struct Tty {
+    port: usize,
+    line: Mutex<Line>,
+    window: Mutex<Window>,
+    /// The session that it controls; 0 for none.
+    session: AtomicU32,
+    /// The process group that may read; 0 for any.
+    foreground: AtomicU32,
+}
+
+static TTYS: [Tty; 4] = [Tty::new(0), Tty::new(1), Tty::new(2), Tty::new(3)];
+
+/// The terminal on port `number`, 0 to 3.
+pub fn tty(number: usize) -> Option<&'static Tty> {
+    TTYS.get(number)
+}
+
+/// The terminal that controls a session.
+pub fn controlling(session: u32) -> Option<&'static Tty> {
+    TTYS.iter().find(|tty| tty.session() == session && session != 0)
+}
+
+/// Takes what has come in at terminals that control a session, so that Ctrl-C works while nobody reads. To be called now and then.
+pub fn poll_controlling() {
+    for tty in TTYS.iter().filter(|tty| tty.session() != 0) {
+        tty.pump();
+    }
+}
+
+impl Tty {
+    const fn new(port: usize) -> Tty {
+        Tty {
+            port,
+            line: Mutex::new(Line::new()),
+            window: Mutex::new(Window { rows: 0, columns: 0, width: 0, height: 0 }),
+            session: AtomicU32::new(0),
+            foreground: AtomicU32::new(0),
+        }
+    }
+
+    /// Device number: major 4, minor 64 on.
+    pub fn minor(&self) -> u32 {
+        64 + self.port as u32
+    }
+
+    /// The session that it controls; 0 for none.
+    pub fn session(&self) -> u32 {
+        self.session.load(Ordering::Relaxed)
+    }
+
+    /// The foreground process group; 0 for none.
+    pub fn foreground(&self) -> u32 {
+        self.foreground.load(Ordering::Relaxed)
+    }
+
+    /// Makes it the controlling terminal of a session leader that has none.
+    pub fn adopt(&self, task: &Task) {
+        let (sid, pgid) = (task.process.sid(), task.process.pgid());
+        if sid == task.tgid && self.session() == 0 && controlling(sid).is_none() {
+            self.session.store(sid, Ordering::Relaxed);
+            self.foreground.store(pgid, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets a session go.
+    fn release(&self) {
+        self.session.store(0, Ordering::Relaxed);
+        self.foreground.store(0, Ordering::Relaxed);
+    }
+
+    /// Moves what the device has into the line discipline.
+    fn pump(&self) {
+        let device = serial(self.port);
+        while let Some(byte) = device.try_read() {
+            let effect = self.line.lock().receive(byte);
+            if !effect.echo.is_empty() {
+                device.write(&effect.echo);
+            }
+            if let Some(signal) = effect.signal.filter(|_| self.foreground() != 0) {
+                send_signal_to_group(self.foreground(), signal);
+            }
+        }
+    }
+
+    /// Stops a background process that reads (`job_control` of `n_tty.c`) or, with TOSTOP, writes.
+    fn check_foreground(&self, task: &Task, signal: Signal) -> Result<(), Errno> {
+        let (sid, pgid) = (task.process.sid(), task.process.pgid());
+        if self.session() != sid || self.foreground() == 0 || self.foreground() == pgid {
+            return Ok(());
+        }
+        let blocked = task.signals.lock().blocked.contains(signal);
+        if blocked || task.handlers.lock().get(signal).is_ignore() {
+            return if signal == Signal::TTIN { Err(Errno::EIO) } else { Ok(()) };
+        }
+        if is_orphaned_group(pgid) {
+            return Err(Errno::EIO);
+        }
+        send_signal_to_group(pgid, signal);
+        Err(Errno::ERESTARTSYS)
+    }
+
+    fn read(&self, file: &File, out: &mut dyn Sink) -> SysResult {
+        crate::sched::with_current(|task| self.check_foreground(task, Signal::TTIN))?;
+        if out.room() == 0 {
+            return Ok(0);
+        }
+        let mut bytes = [0; 256];
+        let mut attempt = || {
+            self.pump();
+            let mut line = self.line.lock();
+            if !line.readable() && self.returns_empty(&line) {
+                return Some(0);
+            }
+            let taken = line.take(bytes.len().min(out.room()))?;
+            Some(taken.zip(&mut bytes).map(|(byte, slot)| *slot = byte).count())
+        };
+        let len = match attempt() {
+            Some(len) => len,
+            None if file.non_blocking() => return Err(Errno::EAGAIN),
+            None => serial(self.port).readers.wait_until(attempt)?,
+        };
+        let put = out.put(&bytes[..len]);
+        if put < len { done_or_fault(put) } else { Ok(put) }
+    }
+
+    /// Whether the settings say that a read does not wait (VMIN and VTIME 0).
+    fn returns_empty(&self, line: &Line) -> bool {
+        let termios = &line.termios;
+        !termios.has_local(raw::ICANON)
+            && termios.characters[raw::VMIN as usize] == 0
+            && termios.characters[raw::VTIME as usize] == 0
+    }
+
+    fn write(&self, from: &mut dyn Supply) -> SysResult {
+        let tostop = self.line.lock().termios.has_local(raw::TOSTOP);
+        if tostop {
+            crate::sched::with_current(|task| self.check_foreground(task, Signal::TTOU))?;
+        }
+        let mut bytes = [0; CHUNK];
+        let mut done = 0;
+        while from.remaining() > 0 {
+            let want = from.remaining().min(bytes.len());
+            let took = from.take(&mut bytes[..want]);
+            self.send(&bytes[..took]);
+            done += took;
+            if took < want {
+                return done_or_fault(done);
+            }
+        }
+        Ok(done)
+    }
+
+    fn send(&self, bytes: &[u8]) {
+        let device = serial(self.port);
+        let line = self.line.lock();
+        if line.output_is_raw() {
+            drop(line);
+            return device.write(bytes);
+        }
+        let mut cooked = alloc::vec::Vec::with_capacity(2 * bytes.len());
+        for &byte in bytes {
+            line.output(byte, &mut |byte| cooked.push(byte));
+        }
+        drop(line);
+        device.write(&cooked);
+    }
+
+    fn set_foreground(&self, task: &Task, argument: u64) -> Result<(), Errno> {
+        let group: i32 = uaccess::read(argument)?;
+        if self.session() == 0 || self.session() != task.process.sid() {
+            return Err(Errno::ENOTTY);
+        }
+        self.check_foreground(task, Signal::TTOU)?;
+        let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
+        let members = crate::process::tree::group(group);
+        let Some(member) = members.first() else { return Err(Errno::ESRCH) };
+        if member.sid() != task.process.sid() {
+            return Err(Errno::EPERM);
+        }
+        self.foreground.store(group, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn control(&self, task: &Task, request: u32, argument: u64) -> SysResult {
+        match request {
+            ioctl::TCGETS => {
+                let termios = self.line.lock().termios;
+                uaccess::write(argument, &termios)?;
+            }
+            ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
+                let termios: Termios = uaccess::read(argument)?;
+                let mut line = self.line.lock();
+                if request == ioctl::TCSETSF {
+                    line.discard();
+                }
+                line.set_termios(termios);
+                drop(line);
+                serial(self.port).readers.wake_all();
+            }
+            ioctl::TIOCGWINSZ => uaccess::write(argument, &*self.window.lock())?,
+            ioctl::TIOCSWINSZ => {
+                let window: Window = uaccess::read(argument)?;
+                let changed = core::mem::replace(&mut *self.window.lock(), window).as_bytes() != window.as_bytes();
+                if changed && self.foreground() != 0 {
+                    send_signal_to_group(self.foreground(), Signal::WINCH);
+                }
+            }
+            ioctl::TIOCGPGRP => {
+                if self.session() == 0 || self.session() != task.process.sid() {
+                    return Err(Errno::ENOTTY);
+                }
+                uaccess::write(argument, &self.foreground())?;
+            }
+            ioctl::TIOCSPGRP => self.set_foreground(task, argument)?,
+            ioctl::TIOCGSID => {
+                if self.session() == 0 || self.session() != task.process.sid() {
+                    return Err(Errno::ENOTTY);
+                }
+                uaccess::write(argument, &self.session())?;
+            }
+            ioctl::TIOCSCTTY => {
+                let sid = task.process.sid();
+                if self.session() == sid && task.tgid == sid {
+                    return Ok(0);
+                }
+                if task.tgid != sid || controlling(sid).is_some() || (self.session() != 0 && argument != 1) {
+                    return Err(Errno::EPERM);
+                }
+                self.release();
+                self.adopt(task);
+            }
+            ioctl::TIOCNOTTY => {
+                if self.session() != task.process.sid() {
+                    return Err(Errno::ENOTTY);
+                }
+                if task.tgid == task.process.sid() {
+                    self.release();
+                }
+            }
+            ioctl::FIONREAD => {
+                self.pump();
+                let available = self.line.lock().available() as i32;
+                uaccess::write(argument, &available)?;
+            }
+            ioctl::TCFLSH => self.flush(argument)?,
+            // Output has left when `write` returns; there is no flow control and no break to send.
+            ioctl::TCSBRK | ioctl::TCSBRKP | ioctl::TCXONC => {}
+            _ => return Err(Errno::ENOTTY),
+        }
+        Ok(0)
+    }
+
+    fn flush(&self, queue: u64) -> Result<(), Errno> {
+        match queue as u32 {
+            raw::TCIFLUSH | raw::TCIOFLUSH => {
+                self.pump();
+                self.line.lock().discard();
+                Ok(())
+            }
+            raw::TCOFLUSH => Ok(()),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+/// An open terminal.
+pub struct TtyBody(pub &'static Tty);
+
+impl Body for TtyBody {
+    fn read(&self, file: &File, _at: Option<u64>, out: &mut dyn Sink) -> SysResult {
+        self.0.read(file, out)
+    }
+
+    fn write(&self, _file: &File, _at: Option<u64>, from: &mut dyn Supply) -> SysResult {
+        self.0.write(from)
+    }
+
+    fn ready(&self, _file: &File) -> Ready {
+        self.0.pump();
+        let mut ready = Ready::WRITABLE;
+        ready.set(Ready::READABLE, self.0.line.lock().readable());
+        ready
+    }
+
+    fn changes_unannounced(&self) -> bool {
+        true
+    }
+
+    fn ioctl(&self, task: &Task, _file: &File, request: u32, argument: u64) -> SysResult {
+        self.0.control(task, request, argument)
+    }
+}

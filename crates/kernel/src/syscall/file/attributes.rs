@@ -1,0 +1,121 @@
+//! Who may do what: `access`, `chmod`, `chown`.
+
+use linux_raw_sys::general as raw;
+
+use super::{Base, check_flags, content_file, last_link, path};
+use crate::errno::Errno;
+use crate::fs::Inode;
+use crate::fs::inode::{Attributes, Timestamp, mode};
+use crate::process::Task;
+use crate::syscall::SysResult;
+
+/// Who asks: user, group, and supplementary groups.
+struct Asker {
+    uid: u32,
+    gid: u32,
+    groups: alloc::sync::Arc<[u32]>,
+}
+
+impl Asker {
+    /// Whether `wanted` (of R 4, W 2, X 1) is allowed (`generic_permission` of `fs/namei.c`).
+    fn may(&self, inode: &Inode, wanted: u32) -> bool {
+        let attributes = *inode.attributes.lock();
+        if self.uid == 0 {
+            // Root may execute what anyone may, and search every directory.
+            let executable = attributes.permissions & 0o111 != 0 || inode.is_directory();
+            return wanted & raw::X_OK == 0 || executable;
+        }
+        let in_group = attributes.gid == self.gid || self.groups.contains(&attributes.gid);
+        let shift = match () {
+            () if attributes.uid == self.uid => 6,
+            () if in_group => 3,
+            () => 0,
+        };
+        attributes.permissions >> shift & wanted == wanted
+    }
+}
+
+/// faccessat2(2)
+pub fn access(task: &Task, dirfd: i32, path_address: u64, wanted: u32, flags: u32) -> SysResult {
+    if wanted & !(raw::R_OK | raw::W_OK | raw::X_OK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    check_flags(flags, raw::AT_EACCESS | raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH)?;
+    let dentry = Base::at(task, dirfd).resolve_with(&path(path_address)?, flags, last_link(flags))?;
+    let credentials = task.credentials();
+    let asker = if flags & raw::AT_EACCESS != 0 {
+        Asker { uid: credentials.fsuid, gid: credentials.fsgid, groups: credentials.groups }
+    } else {
+        Asker { uid: credentials.uid, gid: credentials.gid, groups: credentials.groups }
+    };
+    if asker.may(&dentry.inode, wanted) { Ok(0) } else { Err(Errno::EACCES) }
+}
+
+/// `EPERM` unless the caller owns the inode or is root.
+pub(super) fn require_owner(task: &Task, inode: &Inode) -> Result<(), Errno> {
+    let credentials = task.credentials();
+    let owner = inode.attributes.lock().uid;
+    if credentials.is_privileged() || credentials.fsuid == owner { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+fn set_permissions(task: &Task, inode: &Inode, permissions: u32) -> SysResult {
+    require_owner(task, inode)?;
+    if inode.is_symlink() {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let now = Timestamp::now();
+    let mut attributes = inode.attributes.lock();
+    attributes.permissions = permissions & mode::PERMISSIONS;
+    attributes.changed = now;
+    Ok(0)
+}
+
+/// fchmodat2(2)
+pub fn chmod(task: &Task, dirfd: i32, path_address: u64, permissions: u32, flags: u32) -> SysResult {
+    check_flags(flags, raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH)?;
+    let dentry = Base::at(task, dirfd).resolve_with(&path(path_address)?, flags, last_link(flags))?;
+    set_permissions(task, &dentry.inode, permissions)
+}
+
+/// fchmod(2)
+pub fn fchmod(task: &Task, fd: i32, permissions: u32) -> SysResult {
+    set_permissions(task, content_file(task, fd)?.inode(), permissions)
+}
+
+/// An owner that stays as it is.
+const UNCHANGED: u32 = u32::MAX;
+
+fn set_owner(task: &Task, inode: &Inode, [uid, gid]: [u32; 2]) -> SysResult {
+    let credentials = task.credentials();
+    let now = Timestamp::now();
+    let mut attributes = inode.attributes.lock();
+    let is_owner = credentials.fsuid == attributes.uid;
+    let may_set_uid = uid == UNCHANGED || (is_owner && uid == attributes.uid);
+    let in_group = gid == credentials.fsgid || credentials.groups.contains(&gid);
+    let may_set_gid = gid == UNCHANGED || (is_owner && (gid == attributes.gid || in_group));
+    if !credentials.is_privileged() && !(may_set_uid && may_set_gid) {
+        return Err(Errno::EPERM);
+    }
+    let Attributes { uid: old_uid, gid: old_gid, permissions, .. } = *attributes;
+    attributes.uid = if uid == UNCHANGED { old_uid } else { uid };
+    attributes.gid = if gid == UNCHANGED { old_gid } else { gid };
+    if !inode.is_directory() {
+        // A program does not stay set-id under a new owner. Set-gid without group execution means something else, and stays.
+        let set_gid = if permissions & 0o010 != 0 { 0o2000 } else { 0 };
+        attributes.permissions = permissions & !(0o4000 | set_gid);
+    }
+    attributes.changed = now;
+    Ok(0)
+}
+
+/// fchownat(2)
+pub fn chown(task: &Task, dirfd: i32, path_address: u64, owners: [u32; 2], flags: u32) -> SysResult {
+    check_flags(flags, raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH)?;
+    let dentry = Base::at(task, dirfd).resolve_with(&path(path_address)?, flags, last_link(flags))?;
+    set_owner(task, &dentry.inode, owners)
+}
+
+/// fchown(2)
+pub fn fchown(task: &Task, fd: i32, owners: [u32; 2]) -> SysResult {
+    set_owner(task, content_file(task, fd)?.inode(), owners)
+}
