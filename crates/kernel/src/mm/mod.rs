@@ -22,7 +22,7 @@ pub use frames::memory;
 pub use heap::{heap_frames, init_early as init_early_heap, init_reserve as init_heap_reserve};
 pub use platform::{load_kernel_map, load_kernel_space, load_space};
 
-use crate::arch::exceptions::{FAULT_FETCH, FAULT_WRITE};
+use crate::arch::exceptions::{FAULT_FETCH, FAULT_USER, FAULT_WRITE};
 use crate::sched;
 
 /// Where physical address 0 is mapped.
@@ -81,7 +81,13 @@ pub fn is_kernel_stack(address: u64) -> bool {
 }
 
 /// A page fault of a program, at `address`: true if the access may be tried again.
+///
+/// Not the program's own access if the processor says that it was a supervisor's (on a program's behalf it reads descriptor tables, which a program
+/// has no business to make it fault on; QEMU 7.2 takes the stack of a program's `iret` for one, and would fault for ever).
 pub fn resolve_user_fault(address: u64, error_code: u64) -> bool {
+    if error_code & FAULT_USER == 0 {
+        return false;
+    }
     let access = if error_code & FAULT_WRITE != 0 {
         Access::Write
     } else if error_code & FAULT_FETCH != 0 {
