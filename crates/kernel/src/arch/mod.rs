@@ -34,10 +34,10 @@ pub use serial::{Serial, anybody_reads_serial, poll_input, serial};
 pub unsafe fn init_processor() {
     // SAFETY: the caller's promise.
     unsafe {
-        cpu::enable_features();
         let percpu = percpu::init_boot_processor();
         gdt::init(percpu);
         exceptions::init();
+        cpu::enable_features();
         entry::init();
     }
 }
