@@ -19,12 +19,13 @@ pub mod slot;
 mod task;
 pub mod timer;
 pub mod tree;
+pub mod usage;
 pub mod wait;
 
 pub use fault::{handle_exception, handle_page_fault};
 pub use signal::deliver::deliver_signals;
 pub use signal::send::send_signal;
-pub use task::{Pid, Process, Task};
+pub use task::{COMM_LEN, Pid, Process, Task};
 pub use tree::{all, find};
 
 mod start;

@@ -39,6 +39,21 @@ impl<T> Slot<T> {
         core::mem::replace(&mut *self.0.lock(), Arc::new(Mutex::new(value)))
     }
 
+    /// Lets go of the value: other slots keep it, this one gets an empty one (the end of a task).
+    pub fn release(&self)
+    where
+        T: Default,
+    {
+        let (exclusive, empty) = (self.is_exclusive(), T::default());
+        // Out of the lock before it is dropped: that may wake others.
+        if exclusive {
+            let value = core::mem::replace(&mut *self.lock(), empty);
+            drop(value);
+        } else {
+            drop(self.replace(empty));
+        }
+    }
+
     fn arc(&self) -> Arc<Mutex<T>> {
         self.0.lock().clone()
     }

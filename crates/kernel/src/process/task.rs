@@ -1,22 +1,27 @@
 //! [`Task`] and [`Process`]: the records.
 
-use alloc::sync::{Arc, Weak};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use foldspace::AddressSpace;
-use spin::Mutex;
+use smallvec::SmallVec;
+use spin::{Mutex, Once};
 
 use super::credentials::Credentials;
-use super::exit::VforkDone;
+use super::exit::{ExitStatus, VforkDone};
 use super::limits::Limits;
 use super::signal::action::Handlers;
 use super::signal::pending::Pending;
 use super::signal::state::TaskSignals;
+use super::signal::stop::GroupState;
+use super::signal::{self, Signal};
 use super::slot::Slot;
 use super::timer::RealTimer;
+use super::usage::Usage;
 use crate::fs::{FdTable, FsContext};
-use crate::sched::{Thread, WaitQueue};
+use crate::mm;
+use crate::sched::{self, Thread, WaitQueue};
 
 /// A process or thread number: 1 to [`super::tree::PID_MAX`].
 pub type Pid = u32;
@@ -24,13 +29,16 @@ pub type Pid = u32;
 /// Bytes of a task's name, its NUL included (`TASK_COMM_LEN`).
 pub const COMM_LEN: usize = 16;
 
+/// References to an address space that one task holds: its own and its thread's.
+const SPACE_REFERENCES: usize = 2;
+
 /// A thread.
 pub struct Task {
     /// Thread id: what `gettid` returns. Equal to `tgid` for a process's first thread.
     pub pid: Pid,
     /// Process id: what `getpid` returns.
     pub tgid: Pid,
-    /// The scheduler's part: kernel stack, saved registers, FPU state, FS base.
+    /// The scheduler's part: kernel stack, saved registers, FPU state, segment bases.
     pub thread: Thread,
     /// The thread group.
     pub process: Arc<Process>,
@@ -38,11 +46,6 @@ pub struct Task {
     pub files: Slot<FdTable>,
     /// Current directory, root, umask.
     pub fs: Slot<FsContext>,
-    /// What each signal does.
-    pub handlers: Slot<Handlers>,
-    /// Whether something is to be done before the task returns to user mode (a signal, a stop, the end of its group). Never false when
-    /// there is; may be true when there is not.
-    pub work: AtomicBool,
     /// Blocked and pending signals of this thread.
     pub signals: Mutex<TaskSignals>,
     /// Where to write 0 and wake a futex when the thread ends (`set_tid_address`, `CLONE_CHILD_CLEARTID`); 0 for nowhere.
@@ -53,12 +56,43 @@ pub struct Task {
     pub(super) comm: Mutex<[u8; COMM_LEN]>,
     pub(super) credentials: Mutex<Credentials>,
     pub(super) vfork_done: Mutex<Option<Arc<VforkDone>>>,
+    pub(super) last_trap: Mutex<Trap>,
+}
+
+/// The exception that a signal handler is told about in its context.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trap {
+    /// Vector.
+    pub vector: u64,
+    /// The processor's error code.
+    pub error_code: u64,
+    /// CR2.
+    pub address: u64,
 }
 
 impl Task {
     /// The address space; an empty one once the task has ended.
     pub fn space(&self) -> Arc<AddressSpace> {
         self.space.lock().clone()
+    }
+
+    /// Whether another task uses the same address space.
+    pub(super) fn shares_space(&self) -> bool {
+        Arc::strong_count(&self.space.lock()) > SPACE_REFERENCES
+    }
+
+    /// Makes the current task run in another address space.
+    pub(super) fn set_space(&self, space: Arc<AddressSpace>) {
+        let before = sched::set_space(space.clone());
+        let own = core::mem::replace(&mut *self.space.lock(), space);
+        drop((before, own));
+    }
+
+    /// Makes the current task leave its address space.
+    pub(super) fn drop_space(&self) {
+        let before = sched::leave_space();
+        let own = core::mem::replace(&mut *self.space.lock(), empty_space());
+        drop((before, own));
     }
 
     /// Process id of the parent; 0 for the first process.
@@ -85,15 +119,58 @@ impl Task {
         self.credentials.lock().clone()
     }
 
+    /// Changes who the task acts as.
+    pub fn set_credentials(&self, credentials: Credentials) {
+        *self.credentials.lock() = credentials;
+    }
+
     /// Whether a signal that is not blocked waits for the task: interruptible waits end then.
     pub fn signal_pending(&self) -> bool {
-        self.work.load(Ordering::Relaxed) && super::signal::deliverable(self)
+        signal::deliverable(self)
+    }
+
+    /// Makes the task look at its signals.
+    pub fn notify(self: &Arc<Task>) {
+        sched::notify(self);
     }
 
     /// Whether the task is its process's first thread.
     pub fn is_leader(&self) -> bool {
         self.pid == self.tgid
     }
+
+    /// The exception that happened to it last.
+    pub fn last_trap(&self) -> Trap {
+        *self.last_trap.lock()
+    }
+
+    /// What the thread has used so far. Time in the kernel is not told apart.
+    pub fn thread_usage(&self) -> Usage {
+        Usage { user_ns: self.thread.runtime_ns(), ..Usage::default() }
+    }
+
+    /// The letter that `/proc/PID/stat` shows: R, S, D, T or Z.
+    pub fn state_letter(&self) -> char {
+        match self.thread.state_letter() {
+            'D' if self.process.group.lock().stop_signal().is_some() => 'T',
+            letter => letter,
+        }
+    }
+}
+
+/// What tasks that have ended have for an address space.
+fn empty_space() -> Arc<AddressSpace> {
+    static EMPTY: Once<Arc<AddressSpace>> = Once::new();
+    let make = || {
+        let space = AddressSpace::new(mm::memory(), foldspace::space::Layout::default());
+        Arc::new(space.expect("made when the first process is, before memory can be scarce"))
+    };
+    EMPTY.call_once(make).clone()
+}
+
+/// Makes what ending tasks need while there is memory.
+pub(super) fn prepare_exit() {
+    drop(empty_space());
 }
 
 /// A thread group.
@@ -101,17 +178,23 @@ pub struct Process {
     /// The process id.
     pub pid: Pid,
     /// Process id of the parent (0: none), kept up to date by [`super::tree`].
-    pub ppid: AtomicU32,
+    pub(super) ppid: AtomicU32,
     /// Process group, kept up to date by [`super::tree`].
-    pub pgid: AtomicU32,
+    pub(super) pgid: AtomicU32,
     /// Session, kept up to date by [`super::tree`].
-    pub sid: AtomicU32,
+    pub(super) sid: AtomicU32,
     /// When it began, nanoseconds since boot.
     pub start_ns: u64,
+    /// What each signal does.
+    pub handlers: Slot<Handlers>,
     /// Its live threads.
-    pub threads: Mutex<Vec<Weak<Task>>>,
+    pub threads: Mutex<SmallVec<[Arc<Task>; 1]>>,
     /// Signals sent to the process as a whole.
     pub pending: Mutex<Pending>,
+    /// Its stops and its end.
+    pub group: Mutex<GroupState>,
+    /// Its threads that are stopped, or wait for something that only their death cuts short.
+    pub resume: WaitQueue,
     /// Resource limits.
     pub limits: Mutex<Limits>,
     /// Its threads that wait for children.
@@ -120,8 +203,177 @@ pub struct Process {
     pub real_timer: Mutex<RealTimer>,
     /// Path of the program file.
     pub exe: Mutex<Arc<[u8]>>,
-    /// Processor time, and more that `getrusage` reports.
-    pub usage: Mutex<super::wait::Usage>,
     /// `PR_SET_CHILD_SUBREAPER`.
     pub subreaper: AtomicBool,
+    /// `PR_SET_PDEATHSIG`: a signal's number, 0 for none.
+    pub parent_death: AtomicU8,
+    /// `PR_SET_NO_NEW_PRIVS`.
+    pub no_new_privileges: AtomicBool,
+    /// Whether its memory may be dumped (`PR_SET_DUMPABLE`).
+    pub dumpable: AtomicBool,
+    /// `nice` value, -20 to 19. Kept and reported.
+    pub nice: AtomicI32,
+    pub(super) accounts: Mutex<Accounts>,
+}
+
+/// What is left of threads and children that have ended.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Accounts {
+    threads: Usage,
+    children: Usage,
+    leader: Option<ExitStatus>,
+    uid: u32,
+}
+
+impl Process {
+    /// A process without threads, that inherits from `parent` what fork inherits.
+    pub(super) fn child_of(parent: &Process, pid: Pid, ppid: Pid, start_ns: u64, handlers: Slot<Handlers>) -> Process {
+        let copy_flag = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
+        Process {
+            pid,
+            ppid: AtomicU32::new(ppid),
+            pgid: AtomicU32::new(parent.pgid()),
+            sid: AtomicU32::new(parent.sid()),
+            start_ns,
+            limits: Mutex::new(*parent.limits.lock()),
+            no_new_privileges: copy_flag(&parent.no_new_privileges),
+            dumpable: copy_flag(&parent.dumpable),
+            nice: AtomicI32::new(parent.nice.load(Ordering::Relaxed)),
+            ..Process::new(handlers, parent.exe.lock().clone())
+        }
+    }
+
+    /// The first process, without threads.
+    pub(super) fn first() -> Process {
+        Process::new(Slot::new(Handlers::new()), Arc::new([]))
+    }
+
+    fn new(handlers: Slot<Handlers>, exe: Arc<[u8]>) -> Process {
+        Process {
+            pid: super::tree::INIT,
+            ppid: AtomicU32::new(0),
+            pgid: AtomicU32::new(super::tree::INIT),
+            sid: AtomicU32::new(super::tree::INIT),
+            start_ns: 0,
+            handlers,
+            threads: Mutex::new(SmallVec::new()),
+            pending: Mutex::new(Pending::new()),
+            group: Mutex::new(GroupState::default()),
+            resume: WaitQueue::new(),
+            limits: Mutex::new(Limits::new()),
+            children_changed: WaitQueue::new(),
+            real_timer: Mutex::new(RealTimer::default()),
+            exe: Mutex::new(exe),
+            subreaper: AtomicBool::new(false),
+            parent_death: AtomicU8::new(0),
+            no_new_privileges: AtomicBool::new(false),
+            dumpable: AtomicBool::new(true),
+            nice: AtomicI32::new(0),
+            accounts: Mutex::new(Accounts::default()),
+        }
+    }
+
+    /// Process id of the parent; 0 for the first process.
+    pub fn ppid(&self) -> Pid {
+        self.ppid.load(Ordering::Relaxed)
+    }
+
+    /// The process group.
+    pub fn pgid(&self) -> Pid {
+        self.pgid.load(Ordering::Relaxed)
+    }
+
+    /// The session.
+    pub fn sid(&self) -> Pid {
+        self.sid.load(Ordering::Relaxed)
+    }
+
+    /// One of its live threads, the first if that is alive.
+    pub fn leader(&self) -> Option<Arc<Task>> {
+        self.threads.lock().first().cloned()
+    }
+
+    /// Lets every thread look at the state of the group, also those that are stopped.
+    fn notify_all(&self) {
+        let threads = self.threads.lock().clone();
+        for task in &threads {
+            task.notify();
+        }
+        self.resume.wake_all();
+    }
+
+    /// Begins the end of all threads; the first reason given counts.
+    pub fn begin_exit(&self, status: ExitStatus) {
+        self.group.lock().begin_exit(status);
+        self.notify_all();
+    }
+
+    /// Begins a stop of all threads.
+    pub fn begin_stop(&self, signal: Signal) {
+        self.group.lock().begin_stop(signal);
+        self.notify_all();
+    }
+
+    /// Ends all threads but `survivor`, and waits until they are gone (exec). False if the group is ending.
+    pub(super) fn become_single_threaded(&self, survivor: &Task) -> bool {
+        if self.threads.lock().len() == 1 {
+            return self.group.lock().exit_status().is_none();
+        }
+        if !self.group.lock().begin_exec(survivor.pid) {
+            return false;
+        }
+        self.notify_all();
+        self.resume.wait_uninterruptible(|| {
+            (self.threads.lock().len() == 1 || self.group.lock().exit_status().is_some()).then_some(())
+        });
+        self.group.lock().end_exec();
+        self.group.lock().exit_status().is_none()
+    }
+
+    /// What its parent's death sends it.
+    pub(super) fn parent_death_signal(&self) -> Option<Signal> {
+        Signal::new(u64::from(self.parent_death.load(Ordering::Relaxed)))
+    }
+
+    pub(super) fn set_leader_status(&self, status: ExitStatus) {
+        self.accounts.lock().leader = Some(status);
+    }
+
+    /// Takes over what an ending thread leaves.
+    pub(super) fn thread_ended(&self, task: &Task) {
+        let uid = task.credentials.lock().uid;
+        let mut accounts = self.accounts.lock();
+        accounts.threads = accounts.threads.plus(task.thread_usage());
+        accounts.uid = uid;
+    }
+
+    /// How the process has ended: all threads have.
+    pub(super) fn final_status(&self) -> ExitStatus {
+        let whole = self.group.lock().exit_status();
+        whole.or(self.accounts.lock().leader).unwrap_or(ExitStatus::Exited(0))
+    }
+
+    /// Real user id of a process, also when it has ended.
+    pub fn uid(&self) -> u32 {
+        match self.leader() {
+            Some(task) => task.credentials.lock().uid,
+            None => self.accounts.lock().uid,
+        }
+    }
+
+    /// What its threads have used, ended ones included.
+    pub fn usage(&self) -> Usage {
+        let ended = self.accounts.lock().threads;
+        self.threads.lock().iter().fold(ended, |sum, task| sum.plus(task.thread_usage()))
+    }
+
+    /// What children that it has waited for had used.
+    pub fn children_usage(&self) -> Usage {
+        self.accounts.lock().children
+    }
+
+    pub(super) fn add_children_usage(&self, usage: Usage) {
+        let mut accounts = self.accounts.lock();
+        accounts.children = accounts.children.plus(usage);
+    }
 }

@@ -1,9 +1,19 @@
 //! System calls: from a number in a register to the function that does the work.
 //!
-//! The tables of the subjects ([`file::FILE_CALLS`] and those here) are laid out at compile time into one array indexed by number,
-//! so a call costs one bounds check and one indirect jump.
+//! The tables of the subjects ([`file::FILE_CALLS`] and the `CALLS` of the others) are laid out at compile time into one array indexed by
+//! number, so a call costs one bounds check and one indirect jump.
 
 pub mod file;
+mod futex;
+mod identity;
+mod memory;
+mod prctl;
+mod process;
+mod resource;
+mod scheduling;
+mod signal;
+pub mod system;
+pub mod time;
 pub mod unknown;
 
 use alloc::sync::Arc;
@@ -13,6 +23,8 @@ use syscalls::Sysno;
 use crate::arch::TrapFrame;
 use crate::errno::Errno;
 use crate::process::Task;
+use crate::process::signal::state::Restart;
+use crate::sched;
 
 /// What a call returns: the value for the result register, or why not.
 pub type SysResult = Result<usize, Errno>;
@@ -29,3 +41,70 @@ pub struct SyscallContext<'a> {
 
 /// Does one system call.
 pub type Handler = fn(&mut SyscallContext<'_>) -> SysResult;
+
+/// Numbers that Linux has given out, with room to spare.
+const NUMBERS: usize = 512;
+
+static TABLE: [Handler; NUMBERS] = table();
+
+const fn table() -> [Handler; NUMBERS] {
+    let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
+    let subjects: [&[(Sysno, Handler)]; 11] = [
+        file::FILE_CALLS,
+        futex::CALLS,
+        identity::CALLS,
+        memory::CALLS,
+        prctl::CALLS,
+        process::CALLS,
+        resource::CALLS,
+        scheduling::CALLS,
+        signal::CALLS,
+        system::CALLS,
+        time::CALLS,
+    ];
+    let mut subject = 0;
+    while subject < subjects.len() {
+        let calls = subjects[subject];
+        let mut index = 0;
+        while index < calls.len() {
+            let (number, handler) = calls[index];
+            table[number as usize] = handler;
+            index += 1;
+        }
+        subject += 1;
+    }
+    table
+}
+
+/// Does the system call whose number and arguments are in the frame; its result is in the frame afterwards.
+pub fn dispatch(frame: &mut TrapFrame) {
+    let number = frame.orig_rax;
+    let args = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
+    let handler = usize::try_from(number).ok().and_then(|number| TABLE.get(number)).copied().unwrap_or(unknown);
+    sched::with_current(|task| {
+        let mut context = SyscallContext { args, frame, task };
+        let result = handler(&mut context);
+        match result {
+            Ok(value) => frame.rax = value as u64,
+            Err(error) => {
+                frame.rax = error.to_result();
+                if error.is_restart() {
+                    interrupted(task, number, error);
+                }
+            }
+        }
+    });
+}
+
+/// Leaves it to signal delivery what the program will see.
+#[cold]
+fn interrupted(task: &Arc<Task>, number: u64, how: Errno) {
+    task.signals.lock().restart = Some(Restart { number, how });
+    task.notify();
+}
+
+#[cold]
+fn unknown(context: &mut SyscallContext<'_>) -> SysResult {
+    unknown::record(context.frame.orig_rax, context.task.comm());
+    Err(Errno::ENOSYS)
+}

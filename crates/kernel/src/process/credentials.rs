@@ -1,0 +1,71 @@
+//! Who a task acts as.
+
+use alloc::sync::Arc;
+
+/// User and group ids (credentials(7)).
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the manual page's own names")]
+pub struct Credentials {
+    pub uid: u32,
+    pub euid: u32,
+    pub suid: u32,
+    pub fsuid: u32,
+    pub gid: u32,
+    pub egid: u32,
+    pub sgid: u32,
+    pub fsgid: u32,
+    /// Supplementary groups.
+    pub groups: Arc<[u32]>,
+    /// Effective, permitted, inheritable capabilities.
+    pub capabilities: Capabilities,
+}
+
+/// Capability sets, as bits (capabilities(7)). They are kept and reported; what the kernel itself checks is [`Credentials::is_privileged`].
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the manual page's own names")]
+pub struct Capabilities {
+    pub effective: u64,
+    pub permitted: u64,
+    pub inheritable: u64,
+}
+
+/// Every capability of Linux 6.18: `CAP_LAST_CAP` is 40.
+pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
+
+impl Credentials {
+    /// Root.
+    pub fn root() -> Credentials {
+        Credentials {
+            uid: 0,
+            euid: 0,
+            suid: 0,
+            fsuid: 0,
+            gid: 0,
+            egid: 0,
+            sgid: 0,
+            fsgid: 0,
+            groups: Arc::new([]),
+            capabilities: Capabilities { effective: ALL_CAPABILITIES, permitted: ALL_CAPABILITIES, inheritable: 0 },
+        }
+    }
+
+    /// Whether it may do what only root may.
+    pub fn is_privileged(&self) -> bool {
+        self.euid == 0
+    }
+
+    /// Adjusts the capabilities after a change of user ids (capabilities(7), "Effect of user ID changes").
+    pub fn user_ids_changed(&mut self, before: &Credentials) {
+        let had_root = [before.uid, before.euid, before.suid].contains(&0);
+        let has_root = [self.uid, self.euid, self.suid].contains(&0);
+        if had_root && !has_root {
+            self.capabilities.permitted = 0;
+            self.capabilities.effective = 0;
+        }
+        if before.euid == 0 && self.euid != 0 {
+            self.capabilities.effective = 0;
+        } else if before.euid != 0 && self.euid == 0 {
+            self.capabilities.effective = self.capabilities.permitted;
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! exec: another program in the same process.
+//!
+//! The new address space is built completely before anything of the old program is given up, so a failure leaves the caller as it was.
+
+pub mod arguments;
+mod image;
+mod script;
+mod stack;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use foldspace::addr::USER_END;
+use foldspace::space::Layout;
+use foldspace::{AddressSpace, VirtAddr};
+use linux_raw_sys::general as raw;
+
+use super::credentials::Credentials;
+use super::exit::release_memory;
+use super::signal::state::AlternateStack;
+use super::{Task, tree};
+use crate::arch::{FpuState, SegmentBases, TrapFrame};
+use crate::errno::Errno;
+use crate::fs::{self, ExecFile};
+use crate::mm::memory;
+use arguments::Arguments;
+use image::{Base, Headers, PIE_BASE, PIE_HEAP};
+use script::Script;
+
+/// Gaps are searched downwards from here: room for the stack above, no randomisation (Linux's `mmap_base`).
+pub const MMAP_BASE: VirtAddr = VirtAddr(USER_END.get() - (128 << 20));
+
+/// How many scripts may name scripts as their interpreters.
+const MAX_SCRIPTS: usize = 5;
+
+/// Sets the set-user-id bits apart.
+const SET_USER_ID: u32 = raw::S_ISUID;
+const SET_GROUP_ID: u32 = raw::S_ISGID;
+
+/// A program ready to run.
+struct Program {
+    space: Arc<AddressSpace>,
+    entry: VirtAddr,
+    stack_pointer: VirtAddr,
+    path: Vec<u8>,
+    credentials: Credentials,
+}
+
+/// Replaces the caller's program by `file`, which was found as `filename`. On success the frame is that of the new program.
+///
+/// # Errors
+/// See execve(2). Nothing has changed then, unless other threads were already ended.
+pub fn execute(
+    task: &Arc<Task>,
+    frame: &mut TrapFrame,
+    file: ExecFile,
+    filename: &[u8],
+    arguments: Arguments,
+) -> Result<(), Errno> {
+    let program = prepare(task, file, filename, arguments)?;
+    if !task.process.become_single_threaded(task) {
+        return Err(Errno::EAGAIN);
+    }
+    commit(task, frame, program, filename);
+    Ok(())
+}
+
+/// Everything that can fail.
+fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Arguments) -> Result<Program, Errno> {
+    let (file, arguments) = resolve_scripts(task, file, filename, arguments)?;
+    let headers = Headers::read(&file)?;
+    let interpreter = match headers.interpreter(&file)? {
+        Some(path) => {
+            let file = open(task, &path)?;
+            let headers = Headers::read(&file).map_err(|_| Errno::ELIBBAD)?;
+            Some((file, headers))
+        }
+        None => None,
+    };
+    let (stack_limit, data_limit, address_space_limit) = {
+        let limits = task.process.limits.lock();
+        (limits.soft(raw::RLIMIT_STACK), limits.soft(raw::RLIMIT_DATA), limits.soft(raw::RLIMIT_AS))
+    };
+    let layout =
+        Layout { mmap_base: MMAP_BASE, stack_limit, data_limit, address_space_limit, ..Layout::default() };
+    let space = AddressSpace::new(memory(), layout)?;
+    space.set_fork_mode(task.space().fork_mode());
+
+    let base = if interpreter.is_some() { Base::Program(PIE_BASE) } else { Base::Anywhere };
+    let image = headers.load(&space, &file, base)?;
+    let heap = match headers.is_position_independent() && interpreter.is_none() {
+        true => PIE_HEAP,
+        false => image.end.page_ceil().ok_or(Errno::ENOMEM)?,
+    };
+    space.update_layout(|layout| {
+        layout.start_brk = heap;
+        layout.brk = heap;
+        layout.code = image.code;
+        layout.data = image.data;
+    });
+    let (entry, interpreter_base) = match &interpreter {
+        Some((file, headers)) => {
+            let loaded = headers.load(&space, file, Base::Anywhere).map_err(|error| match error {
+                Errno::ENOMEM => Errno::ENOMEM,
+                _ => Errno::ELIBBAD,
+            })?;
+            (loaded.entry, loaded.bias)
+        }
+        None => (image.entry, 0),
+    };
+    let (credentials, secure) = credentials_after(task, &file);
+    let facts = stack::Facts {
+        image: &image,
+        interpreter_base,
+        filename,
+        credentials: &credentials,
+        secure,
+        executable: headers.executable_stack(),
+    };
+    let stack_pointer = stack::build(&space, &arguments, &facts, stack_limit)?;
+    Ok(Program { space: Arc::new(space), entry, stack_pointer, path: file.path, credentials })
+}
+
+/// Follows `#!` lines to a program that is none.
+fn resolve_scripts(
+    task: &Task,
+    mut file: ExecFile,
+    filename: &[u8],
+    mut arguments: Arguments,
+) -> Result<(ExecFile, Arguments), Errno> {
+    let mut name = filename.to_vec();
+    for _ in 0..=MAX_SCRIPTS {
+        let mut head = [0; script::HEAD];
+        let len = file.read_at(0, &mut head)?;
+        let Some(Script { interpreter, argument }) = Script::parse(&head[..len])? else { return Ok((file, arguments)) };
+        let mut first: Vec<&[u8]> = Vec::with_capacity(3);
+        first.push(&interpreter);
+        first.extend(argument.as_deref());
+        first.push(&name);
+        arguments.argv = arguments.argv.with_first_replaced(&first)?;
+        file = open(task, &interpreter)?;
+        name = interpreter;
+    }
+    Err(Errno::ELOOP)
+}
+
+fn open(task: &Task, path: &[u8]) -> Result<ExecFile, Errno> {
+    let context = task.fs.lock().clone();
+    fs::open_exec(&context, path)
+}
+
+/// Who the new program acts as: set-id bits count unless the process gave that up. The flag says whether they did.
+fn credentials_after(task: &Task, file: &ExecFile) -> (Credentials, bool) {
+    let mut credentials = task.credentials();
+    let before = credentials.clone();
+    let (permissions, owner, group) = file.permissions();
+    if !task.process.no_new_privileges.load(Ordering::Relaxed) {
+        if permissions & SET_USER_ID != 0 {
+            credentials.euid = owner;
+        }
+        // Without group execution the bit means mandatory locking.
+        if permissions & SET_GROUP_ID != 0 && permissions & raw::S_IXGRP != 0 {
+            credentials.egid = group;
+        }
+    }
+    credentials.suid = credentials.euid;
+    credentials.fsuid = credentials.euid;
+    credentials.sgid = credentials.egid;
+    credentials.fsgid = credentials.egid;
+    credentials.user_ids_changed(&before);
+    let secure = credentials.uid != credentials.euid || credentials.gid != credentials.egid;
+    (credentials, secure)
+}
+
+/// The point of no return and what follows.
+fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program, filename: &[u8]) {
+    release_memory(task);
+    task.set_space(program.space);
+
+    task.files.unshare();
+    let closed = task.files.lock().close_on_exec();
+    drop(closed);
+
+    let process = &task.process;
+    process.handlers.unshare();
+    process.handlers.lock().reset_caught();
+    {
+        let mut signals = task.signals.lock();
+        signals.alternate = AlternateStack::DISABLED;
+        signals.saved = None;
+        signals.restart = None;
+        signals.sleep = None;
+    }
+    task.set_credentials(program.credentials);
+    *process.exe.lock() = Arc::from(program.path);
+    process.dumpable.store(true, Ordering::Relaxed);
+    task.set_comm(filename.rsplit(|&byte| byte == b'/').next().unwrap_or(filename));
+    tree::executed(process.pid);
+
+    task.thread.set_segment_bases(SegmentBases::default());
+    *task.thread.fpu() = FpuState::new();
+    let (entry, stack_pointer) = (program.entry.get(), program.stack_pointer.get());
+    *frame = TrapFrame::new_program(entry, stack_pointer);
+}

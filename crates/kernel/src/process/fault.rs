@@ -1,0 +1,189 @@
+//! Exceptions of programs: the signal that each becomes, and the line in the kernel's log when a wild access is the end.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt::Write;
+
+use foldspace::VirtAddr;
+use foldspace::space::{Access, Fault};
+use foldspace::vma::{Backing, Vma, VmaFlags};
+
+use super::signal::info::code;
+use super::signal::{SigInfo, Signal, send};
+use super::task::Trap;
+use super::Task;
+use crate::arch::exceptions::{FAULT_FETCH, FAULT_WRITE};
+use crate::arch::{Exception, FpuState, TrapFrame};
+use crate::sched;
+
+/// What the program tried, from a page fault's error code.
+fn access(error_code: u64) -> Access {
+    if error_code & FAULT_WRITE != 0 {
+        Access::Write
+    } else if error_code & FAULT_FETCH != 0 {
+        Access::Execute
+    } else {
+        Access::Read
+    }
+}
+
+/// A page fault of the current program that the memory manager could not resolve: SIGSEGV, SIGBUS, or SIGKILL when no frame is left.
+pub fn handle_page_fault(_frame: &mut TrapFrame, address: u64, error_code: u64) {
+    let task = sched::current();
+    // Asked again for the reason: it may even have become possible meanwhile, and the program simply tries again.
+    let fault = match sched::with_space(|space| space.fault(VirtAddr(address), access(error_code))) {
+        Some(Err(fault)) => fault,
+        Some(Ok(())) if address < foldspace::addr::USER_END.get() => return,
+        _ => Fault::NotMapped,
+    };
+    *task.last_trap.lock() = Trap { vector: Exception::PageFault as u64, error_code, address };
+    let info = match fault {
+        Fault::NotMapped => SigInfo::fault(Signal::SEGV, code::SEGV_MAPERR, address),
+        Fault::AccessDenied => SigInfo::fault(Signal::SEGV, code::SEGV_ACCERR, address),
+        Fault::PastEnd => SigInfo::fault(Signal::BUS, code::BUS_ADRERR, address),
+        Fault::OutOfMemory => {
+            log::warn!("out of memory: killed process {} ({})", task.tgid, Lossy(&task.comm()));
+            task.process.begin_exit(super::exit::ExitStatus::Killed(Signal::KILL));
+            return;
+        }
+    };
+    send::force(&task, info);
+}
+
+/// Any other exception of the current program.
+pub fn handle_exception(frame: &mut TrapFrame, exception: Exception, error_code: u64) {
+    let task = sched::current();
+    *task.last_trap.lock() = Trap { vector: exception as u64, error_code, address: 0 };
+    let at = frame.rip;
+    let info = match exception {
+        Exception::DivideError => SigInfo::fault(Signal::FPE, code::FPE_INTDIV, at),
+        Exception::Debug => SigInfo::fault(Signal::TRAP, code::TRAP_TRACE, at),
+        Exception::Breakpoint => SigInfo::kernel(Signal::TRAP),
+        Exception::InvalidOpcode => SigInfo::fault(Signal::ILL, code::ILL_ILLOPN, at),
+        Exception::X87 => SigInfo::fault(Signal::FPE, x87_code(task.thread.fpu()), at),
+        Exception::Simd => SigInfo::fault(Signal::FPE, simd_code(task.thread.fpu()), at),
+        Exception::AlignmentCheck => SigInfo::fault(Signal::BUS, code::BUS_ADRALN, 0),
+        Exception::StackSegment | Exception::SegmentNotPresent => SigInfo::kernel(Signal::BUS),
+        _ => SigInfo::kernel(Signal::SEGV),
+    };
+    send::force(&task, info);
+}
+
+/// Which of the unmasked floating-point exceptions happened, as bits of the status and control words have them: Linux's `fpu__exception_code`.
+fn floating_point_code(raised: u32) -> i32 {
+    const INVALID: u32 = 1;
+    const DENORMAL: u32 = 2;
+    const ZERO_DIVIDE: u32 = 4;
+    const OVERFLOW: u32 = 8;
+    const UNDERFLOW: u32 = 16;
+    const PRECISION: u32 = 32;
+    if raised & INVALID != 0 {
+        code::FPE_FLTINV
+    } else if raised & ZERO_DIVIDE != 0 {
+        code::FPE_FLTDIV
+    } else if raised & OVERFLOW != 0 {
+        code::FPE_FLTOVF
+    } else if raised & (DENORMAL | UNDERFLOW) != 0 {
+        code::FPE_FLTUND
+    } else if raised & PRECISION != 0 {
+        code::FPE_FLTRES
+    } else {
+        0
+    }
+}
+
+fn x87_code(fpu: &FpuState) -> i32 {
+    let bytes = fpu.as_bytes();
+    let control = u16::from_le_bytes([bytes[0], bytes[1]]);
+    let status = u16::from_le_bytes([bytes[2], bytes[3]]);
+    floating_point_code(u32::from(status & !control))
+}
+
+fn simd_code(fpu: &FpuState) -> i32 {
+    let bytes = fpu.as_bytes();
+    let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]);
+    floating_point_code(mxcsr & !(mxcsr >> 7))
+}
+
+/// Writes the line about a process that a signal with a core file ends: process, address, access and VMA for a wild access, else the
+/// signal and where the program was.
+pub fn report_fatal(task: &Arc<Task>, info: &SigInfo) {
+    let comm = task.comm();
+    let name = Lossy(&comm);
+    let rip = task.thread.frame().rip;
+    let trap = task.last_trap();
+    let is_access = trap.vector == Exception::PageFault as u64
+        && (info.signo == i32::from(Signal::SEGV.number()) || info.signo == i32::from(Signal::BUS.number()))
+        && info.code > 0
+        && info.code != code::SI_KERNEL;
+    if !is_access {
+        log::warn!("{name}[{}]: killed by signal {} (code {}) at ip {rip:#x}", task.tgid, info.signo, info.code);
+        return;
+    }
+    let what = match access(trap.error_code) {
+        Access::Read => "read",
+        Access::Write => "write",
+        Access::Execute => "execution",
+    };
+    let place = describe_place(task, VirtAddr(trap.address));
+    let rsp = task.thread.frame().rsp;
+    log::warn!("{name}[{}]: wild {what} at {:#x}, ip {rip:#x}, sp {rsp:#x}: {place}", task.tgid, trap.address);
+}
+
+/// The VMA at an address, or its two neighbours.
+fn describe_place(task: &Task, address: VirtAddr) -> String {
+    let version = task.space().vmas();
+    let around = version.view().neighbours(address);
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = match around.at_or_after {
+        Some(vma) if vma.range.contains(address) => write!(text, "in {}", Row(vma)),
+        after => match (around.before, after) {
+            (Some(before), Some(after)) => write!(text, "between {} and {}", Row(before), Row(after)),
+            (Some(before), None) => write!(text, "above {}", Row(before)),
+            (None, Some(after)) => write!(text, "below {}", Row(after)),
+            (None, None) => write!(text, "nothing is mapped"),
+        },
+    };
+    text
+}
+
+/// A VMA on one line.
+struct Row<'a>(&'a Vma);
+
+impl core::fmt::Display for Row<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Row(vma) = self;
+        let letter = |flag: VmaFlags, letter: char| if vma.flags.contains(flag) { letter } else { '-' };
+        write!(
+            f,
+            "{:x}-{:x} {}{}{}{}",
+            vma.start().get(),
+            vma.end().get(),
+            letter(VmaFlags::READ, 'r'),
+            letter(VmaFlags::WRITE, 'w'),
+            letter(VmaFlags::EXEC, 'x'),
+            if vma.flags.contains(VmaFlags::SHARED) { 's' } else { 'p' },
+        )?;
+        match &vma.backing {
+            Backing::Anonymous if vma.flags.contains(VmaFlags::GROWS_DOWN) => f.write_str(" (stack)"),
+            Backing::Anonymous => f.write_str(" (anonymous)"),
+            Backing::Object(_) => write!(f, " (object, page {})", vma.page_offset),
+        }
+    }
+}
+
+/// Bytes shown as text.
+struct Lossy<'a>(&'a [u8]);
+
+impl core::fmt::Display for Lossy<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            f.write_str(chunk.valid())?;
+            if !chunk.invalid().is_empty() {
+                f.write_char('\u{fffd}')?;
+            }
+        }
+        Ok(())
+    }
+}

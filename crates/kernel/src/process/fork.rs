@@ -1,0 +1,187 @@
+//! New tasks: fork, vfork, clone, clone3.
+
+use alloc::sync::Arc;
+use core::sync::atomic::AtomicU64;
+
+use foldspace::VirtAddr;
+use linux_raw_sys::general as raw;
+use spin::Mutex;
+
+use super::exit::VforkDone;
+use super::signal::Signal;
+use super::signal::action::Handlers;
+use super::signal::state::{AlternateStack, TaskSignals};
+use super::slot::Slot;
+use super::task::Trap;
+use super::{Pid, Process, Task, tree};
+use crate::arch::{SegmentBases, TrapFrame};
+use crate::errno::Errno;
+use crate::mm::uaccess;
+use crate::sched::{self, Thread};
+use crate::time;
+
+/// `CLONE_CLEAR_SIGHAND`: caught signals get their default back.
+const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
+
+/// What clone is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CloneRequest {
+    /// `CLONE_*`, without the exit signal.
+    pub flags: u64,
+    /// Number of the signal that the parent gets at the end; 0 for none.
+    pub exit_signal: u64,
+    /// The child's stack pointer; 0 for the parent's.
+    pub stack: u64,
+    /// Where `CLONE_PARENT_SETTID` writes.
+    pub parent_tid: u64,
+    /// Where `CLONE_CHILD_SETTID` and `CLONE_CHILD_CLEARTID` write.
+    pub child_tid: u64,
+    /// FS base for `CLONE_SETTLS`.
+    pub tls: u64,
+}
+
+impl CloneRequest {
+    fn has(&self, flag: u32) -> bool {
+        self.flags & u64::from(flag) != 0
+    }
+
+    /// Linux's checks (`copy_process`), and what is not here: namespaces, pidfds.
+    fn check(&self) -> Result<(), Errno> {
+        const UNSUPPORTED: u32 = raw::CLONE_NEWNS
+            | raw::CLONE_NEWCGROUP
+            | raw::CLONE_NEWUTS
+            | raw::CLONE_NEWIPC
+            | raw::CLONE_NEWUSER
+            | raw::CLONE_NEWPID
+            | raw::CLONE_NEWNET
+            | raw::CLONE_PIDFD;
+        let bad = self.has(UNSUPPORTED)
+            || self.has(raw::CLONE_THREAD) && !self.has(raw::CLONE_SIGHAND)
+            || self.has(raw::CLONE_SIGHAND) && !self.has(raw::CLONE_VM)
+            || self.has(raw::CLONE_SIGHAND) && self.flags & CLONE_CLEAR_SIGHAND != 0
+            || self.exit_signal > 64;
+        if bad { Err(Errno::EINVAL) } else { Ok(()) }
+    }
+}
+
+/// Makes a task that goes on as the caller does, with 0 as the call's result. Returns its number; after a vfork, only when the child has
+/// called exec or ended.
+///
+/// # Errors
+/// `EINVAL`: flags that contradict each other or are not supported. `ENOMEM`, `EAGAIN`: no memory, no number.
+pub fn clone(task: &Arc<Task>, frame: &TrapFrame, request: &CloneRequest) -> Result<Pid, Errno> {
+    request.check()?;
+    if request.has(raw::CLONE_PARENT) && task.tgid == tree::INIT {
+        return Err(Errno::EINVAL);
+    }
+    let vfork = request.has(raw::CLONE_VFORK).then(|| VforkDone::new(task.process.clone()));
+    let child = make(task, frame, request, vfork.clone())?;
+    let pid = child.pid;
+    if request.has(raw::CLONE_PARENT_SETTID) {
+        // A bad address is the program's own loss, as on Linux.
+        let _ = uaccess::write(request.parent_tid, &pid);
+    }
+    sched::spawn(child);
+    if let Some(vfork) = vfork {
+        vfork.wait(task);
+    }
+    Ok(pid)
+}
+
+fn make(
+    task: &Arc<Task>,
+    frame: &TrapFrame,
+    request: &CloneRequest,
+    vfork_done: Option<Arc<VforkDone>>,
+) -> Result<Arc<Task>, Errno> {
+    let thread = Thread::new()?;
+    let space = match request.has(raw::CLONE_VM) {
+        true => task.space(),
+        false => Arc::new(sched::with_space(|space| space.fork()).ok_or(Errno::EFAULT)??),
+    };
+    let mut frame = *frame;
+    frame.rax = 0;
+    if request.stack != 0 {
+        frame.rsp = request.stack;
+    }
+    let mut bases: SegmentBases = task.thread.segment_bases();
+    if request.has(raw::CLONE_SETTLS) {
+        if request.tls >= foldspace::addr::USER_END.get() {
+            return Err(Errno::EPERM);
+        }
+        bases.fs = request.tls;
+    }
+    thread.prepare(space.clone(), &frame, task.thread.fpu(), bases, || {});
+
+    let signals = {
+        let parent = task.signals.lock();
+        // A child that shares memory but is no vfork must not use the same alternate stack.
+        let keeps_stack = !request.has(raw::CLONE_VM) || request.has(raw::CLONE_VFORK);
+        TaskSignals::new(parent.blocked, if keeps_stack { parent.alternate } else { AlternateStack::DISABLED })
+    };
+    let handlers = || inherit_handlers(&task.process, request);
+    let share = |flag: u32| request.has(flag);
+    let (files, fs) = (
+        if share(raw::CLONE_FILES) { task.files.share() } else { task.files.copy() },
+        if share(raw::CLONE_FS) { task.fs.share() } else { task.fs.copy() },
+    );
+    let clear_child_tid = if share(raw::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
+    let (comm, credentials) = (*task.comm.lock(), task.credentials());
+    let start_ns = time::monotonic_ns();
+
+    let child = {
+        let mut tree = tree::lock();
+        let pid = tree.allocate()?;
+        let process = match share(raw::CLONE_THREAD) {
+            true => task.process.clone(),
+            false => {
+                let ppid = if share(raw::CLONE_PARENT) { task.ppid() } else { task.tgid };
+                Arc::new(Process::child_of(&task.process, pid, ppid, start_ns, handlers()))
+            }
+        };
+        let child = Arc::new(Task {
+            pid,
+            tgid: process.pid,
+            thread,
+            process: process.clone(),
+            files,
+            fs,
+            signals: Mutex::new(signals),
+            clear_child_tid: AtomicU64::new(clear_child_tid),
+            robust_list: AtomicU64::new(0),
+            space: Mutex::new(space.clone()),
+            comm: Mutex::new(comm),
+            credentials: Mutex::new(credentials),
+            vfork_done: Mutex::new(vfork_done),
+            last_trap: Mutex::new(Trap::default()),
+        });
+        process.threads.lock().push(child.clone());
+        if share(raw::CLONE_THREAD) {
+            tree.insert_thread(&child);
+        } else {
+            let exit_signal = if share(raw::CLONE_PARENT) { Some(Signal::CHLD) } else { Signal::new(request.exit_signal) };
+            tree.insert_process(&child, exit_signal);
+        }
+        child
+    };
+    if share(raw::CLONE_CHILD_SETTID) {
+        // The child itself would do this first of all, with nobody to tell of a failure.
+        space.write(VirtAddr(request.child_tid), &child.pid.to_le_bytes());
+    }
+    // A group that ends or stops while a thread is being added takes it along.
+    if task.process.group.lock().wants_attention() && share(raw::CLONE_THREAD) {
+        child.notify();
+    }
+    Ok(child)
+}
+
+fn inherit_handlers(parent: &Process, request: &CloneRequest) -> Slot<Handlers> {
+    if request.has(raw::CLONE_SIGHAND) {
+        return parent.handlers.share();
+    }
+    if request.flags & CLONE_CLEAR_SIGHAND != 0 {
+        return Slot::new(parent.handlers.lock().cleared());
+    }
+    parent.handlers.copy()
+}
+

@@ -1,0 +1,185 @@
+//! What happens to pending signals on the way back to user mode.
+
+use alloc::sync::Arc;
+
+use linux_raw_sys::general as raw;
+use syscalls::Sysno;
+
+use super::action::Action;
+use super::set::DefaultAction;
+use super::state::Restart;
+use super::{SigInfo, SigSet, Signal, frame};
+use crate::arch::{FpuState, TrapFrame};
+use crate::errno::Errno;
+use crate::process::exit::{ExitStatus, exit_thread};
+use crate::process::{Task, fault, tree};
+use crate::sched;
+
+/// Bytes of the instruction `syscall`.
+const SYSCALL_LEN: u64 = 2;
+
+/// Does what waits for the current task before it goes back to user mode: stops, ends, or is sent into a handler. Called when the task
+/// has been notified; returns at once if there is nothing.
+pub fn deliver_signals(frame: &mut TrapFrame) {
+    // Nothing that is to be dropped may be alive on this stack when the thread ends.
+    let exit = {
+        let task = sched::current();
+        work(&task, frame)
+    };
+    if let Some(status) = exit {
+        exit_thread(status);
+    }
+}
+
+/// The work itself; returns the status if the thread is to end.
+fn work(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
+    let fpu = task.thread.fpu();
+    let mut handled = false;
+    loop {
+        if let Some(status) = settle_group(task) {
+            return Some(status);
+        }
+        let Some(info) = next(task) else { break };
+        let signal = info.signal();
+        let action = take_action(task, signal);
+        if action.is_ignore() {
+            continue;
+        }
+        if action.is_default() {
+            default(task, &info);
+            continue;
+        }
+        prepare_restart(task, frame, Some(&action));
+        handle(task, frame, fpu, &action, &info);
+        handled = true;
+    }
+    if !handled {
+        prepare_restart(task, frame, None);
+        let mut signals = task.signals.lock();
+        if let Some(mask) = signals.saved.take() {
+            signals.blocked = mask;
+            drop(signals);
+            // The old mask may let something through that the temporary one held back.
+            task.notify();
+        }
+    }
+    None
+}
+
+/// Rests while the group is stopped. Returns the status with which the thread has to end, if it has to.
+fn settle_group(task: &Arc<Task>) -> Option<ExitStatus> {
+    let process = &task.process;
+    loop {
+        let own = task.signals.lock().exit;
+        let (exit, stop) = {
+            let group = process.group.lock();
+            (own.or(group.must_exit(task.pid)), group.stop_signal())
+        };
+        if exit.is_some() {
+            return exit;
+        }
+        let signal = stop?;
+        let threads = process.threads.lock().len();
+        if process.group.lock().thread_stopped(threads) {
+            tree::report_stopped(process, signal);
+        }
+        process.resume.wait_uninterruptible(|| {
+            let group = process.group.lock();
+            (group.stop_signal().is_none() || group.must_exit(task.pid).is_some()).then_some(())
+        });
+    }
+}
+
+/// Takes the signal to deal with now.
+fn next(task: &Task) -> Option<SigInfo> {
+    let mut signals = task.signals.lock();
+    let wanted = SigSet::from_bits(!signals.blocked.bits());
+    // What the program did itself comes before what others sent.
+    if !signals.pending.set().intersection(wanted).intersection(SigSet::SYNCHRONOUS).is_empty() {
+        return signals.pending.take(wanted.intersection(SigSet::SYNCHRONOUS));
+    }
+    signals.pending.take(wanted).or_else(|| task.process.pending.lock().take(wanted))
+}
+
+/// What the program wants; a handler with `SA_RESETHAND` is used up by this.
+fn take_action(task: &Task, signal: Signal) -> Action {
+    let mut handlers = task.process.handlers.lock();
+    let action = handlers.get(signal);
+    if action.has(raw::SA_RESETHAND) && !action.is_default() && !action.is_ignore() {
+        handlers.set(signal, Action { handler: Action::default().handler, ..action });
+    }
+    action
+}
+
+/// Does what the signal does when the program said nothing.
+fn default(task: &Arc<Task>, info: &SigInfo) {
+    let signal = info.signal();
+    let forced = {
+        let mut signals = task.signals.lock();
+        let forced = signals.forced.contains(signal);
+        signals.forced = signals.forced.without(SigSet::EMPTY.with(signal));
+        forced
+    };
+    let process = &task.process;
+    if process.pid == tree::INIT && !forced {
+        return;
+    }
+    match signal.default_action() {
+        DefaultAction::Ignore | DefaultAction::Continue => {}
+        DefaultAction::Stop => {
+            // Nobody could continue an orphaned group that a terminal stops (POSIX).
+            if signal == Signal::STOP || !tree::is_orphaned_group(process.pgid()) {
+                process.begin_stop(signal);
+            }
+        }
+        // The loop in `work` finds the group ending.
+        DefaultAction::Terminate => process.begin_exit(ExitStatus::Killed(signal)),
+        DefaultAction::Core => {
+            fault::report_fatal(task, info);
+            process.begin_exit(ExitStatus::Dumped(signal));
+        }
+    }
+}
+
+/// Sends the task into a handler.
+fn handle(task: &Arc<Task>, frame: &mut TrapFrame, fpu: &mut FpuState, action: &Action, info: &SigInfo) {
+    let signal = info.signal();
+    let mask = {
+        let mut signals = task.signals.lock();
+        signals.forced = signals.forced.without(SigSet::EMPTY.with(signal));
+        signals.saved.take().unwrap_or(signals.blocked)
+    };
+    if frame::enter_handler(task, frame, fpu, action, info, mask).is_err() {
+        // No stack to run a handler on: the end, unless another signal has a stack of its own (Linux's `signal_setup_done`).
+        if signal == Signal::SEGV {
+            task.process.handlers.lock().set(Signal::SEGV, Action::default());
+        }
+        super::send::force(task, SigInfo::kernel(Signal::SEGV));
+        return;
+    }
+    let mut signals = task.signals.lock();
+    let mut blocked = signals.blocked.union(SigSet::from_bits(action.mask));
+    if !action.has(raw::SA_NODEFER) {
+        blocked = blocked.with(signal);
+    }
+    signals.blocked = blocked.without(SigSet::UNBLOCKABLE);
+}
+
+/// Decides what an interrupted system call returns, or whether it starts again: `action` is the handler that is about to run, if one is.
+fn prepare_restart(task: &Task, frame: &mut TrapFrame, action: Option<&Action>) {
+    let Some(Restart { number, how }) = task.signals.lock().restart.take() else { return };
+    let again = match action {
+        Some(action) => match how {
+            Errno::ERESTARTNOINTR => true,
+            Errno::ERESTARTSYS => action.has(raw::SA_RESTART),
+            _ => false,
+        },
+        None => true,
+    };
+    if !again {
+        frame.rax = Errno::EINTR.to_result();
+        return;
+    }
+    frame.rax = if how == Errno::ERESTART_RESTARTBLOCK { Sysno::restart_syscall as u64 } else { number };
+    frame.rip = frame.rip.wrapping_sub(SYSCALL_LEN);
+}

@@ -1,0 +1,71 @@
+//! Signals that wait.
+
+use alloc::vec::Vec;
+
+use super::{SigInfo, SigSet, Signal};
+
+/// How many instances of real-time signals may wait at once for one thread or process: a stand-in for `RLIMIT_SIGPENDING`.
+const QUEUE_LIMIT: usize = 1024;
+
+/// Signals that were sent and not yet delivered.
+#[derive(Default)]
+pub struct Pending {
+    set: SigSet,
+    /// In order of arrival. A signal in `set` without an entry here came when the queue was full.
+    queue: Vec<SigInfo>,
+}
+
+/// The queue is full (`EAGAIN` for `sigqueue`; `kill` sends the bare signal instead).
+#[derive(Debug)]
+pub struct QueueFull;
+
+impl Pending {
+    /// None.
+    pub const fn new() -> Pending {
+        Pending { set: SigSet::EMPTY, queue: Vec::new() }
+    }
+
+    /// Which signals wait.
+    pub fn set(&self) -> SigSet {
+        self.set
+    }
+
+    /// Adds one. Standard signals wait once however often they are sent.
+    pub fn push(&mut self, info: SigInfo) -> Result<(), QueueFull> {
+        let signal = info.signal();
+        if !signal.queues() && self.set.contains(signal) {
+            return Ok(());
+        }
+        let room = self.queue.len() < QUEUE_LIMIT && self.queue.try_reserve(1).is_ok();
+        if room {
+            self.queue.push(info);
+        }
+        if room || !signal.queues() || info.code >= 0 {
+            self.set = self.set.with(signal);
+            return Ok(());
+        }
+        Err(QueueFull)
+    }
+
+    /// Takes the one to deliver first among those in `wanted`.
+    pub fn take(&mut self, wanted: SigSet) -> Option<SigInfo> {
+        let signal = self.set.intersection(wanted).first()?;
+        let position = self.queue.iter().position(|info| info.signal() == signal);
+        let info = match position {
+            Some(position) => self.queue.remove(position),
+            None => SigInfo::user(signal, super::info::code::SI_USER, 0, 0),
+        };
+        if !signal.queues() || !self.queue.iter().any(|info| info.signal() == signal) {
+            self.set = self.set.without(SigSet::EMPTY.with(signal));
+        }
+        Some(info)
+    }
+
+    /// Forgets all that are in `which`.
+    pub fn discard(&mut self, which: SigSet) {
+        if !self.set.intersection(which).is_empty() {
+            self.set = self.set.without(which);
+            self.queue.retain(|info| !which.contains(info.signal()));
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Sending signals: to a thread, a process, a process group.
+
+use alloc::sync::Arc;
+
+use super::{SigInfo, SigSet, Signal, info};
+use crate::errno::Errno;
+use crate::process::exit::ExitStatus;
+use crate::process::{Pid, Process, Task, tree};
+
+/// Whether a signal may be refused by its receiver's settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effect {
+    /// It waits to be delivered.
+    Queue,
+    /// It does nothing and is forgotten.
+    Discard,
+}
+
+/// Sends `signal` to process `pid` as the kernel itself (a terminal's Ctrl-C, a broken pipe). A pid that does not exist, or a
+/// number that is no signal, is ignored.
+pub fn send_signal(pid: Pid, signal: u8) {
+    let Some(signal) = Signal::new(u64::from(signal)) else { return };
+    if let Some(process) = tree::process(pid) {
+        // Only real-time signals of programs can find the queue full.
+        let _ = to_process(&process, SigInfo::kernel(signal));
+    }
+}
+
+/// Sends `signal` to every process of a group as the kernel itself (job control of a terminal).
+pub fn send_signal_to_group(pgid: Pid, signal: Signal) {
+    for process in tree::group(pgid) {
+        let _ = to_process(&process, SigInfo::kernel(signal));
+    }
+}
+
+/// Sends a signal to a process: any of its threads that does not block it takes it.
+///
+/// # Errors
+/// `EAGAIN`: the queue of real-time signals is full.
+pub fn to_process(process: &Arc<Process>, info: SigInfo) -> Result<(), Errno> {
+    let signal = info.signal();
+    prepare(process, signal);
+    let threads = process.threads.lock().clone();
+    let Some(first) = threads.first() else { return Ok(()) };
+    if effect(process, first, signal) == Effect::Discard {
+        return Ok(());
+    }
+    process.pending.lock().push(info).map_err(|_| Errno::EAGAIN)?;
+    if signal == Signal::KILL {
+        kill(process);
+        return Ok(());
+    }
+    let wants = |task: &&Arc<Task>| {
+        let signals = task.signals.lock();
+        !signals.blocked.contains(signal) || signals.awaited.contains(signal)
+    };
+    if let Some(task) = threads.iter().find(wants) {
+        task.notify();
+    }
+    Ok(())
+}
+
+/// Sends a signal to one thread.
+///
+/// # Errors
+/// `EAGAIN`: the queue of real-time signals is full.
+pub fn to_task(task: &Arc<Task>, info: SigInfo) -> Result<(), Errno> {
+    let signal = info.signal();
+    prepare(&task.process, signal);
+    if effect(&task.process, task, signal) == Effect::Discard {
+        return Ok(());
+    }
+    let wanted = {
+        let mut signals = task.signals.lock();
+        signals.push(info).map_err(|_| Errno::EAGAIN)?;
+        !signals.blocked.contains(signal) || signals.awaited.contains(signal)
+    };
+    if signal == Signal::KILL {
+        kill(&task.process);
+    } else if wanted {
+        task.notify();
+    }
+    Ok(())
+}
+
+/// Sends a signal that the current instruction caused: it cannot be blocked or ignored; if it is, the program gets the default.
+pub fn force(task: &Arc<Task>, info: SigInfo) {
+    let signal = info.signal();
+    {
+        let mut signals = task.signals.lock();
+        let was_blocked = signals.blocked.contains(signal);
+        signals.blocked = signals.blocked.without(SigSet::EMPTY.with(signal));
+        let mut handlers = task.process.handlers.lock();
+        let action = handlers.get(signal);
+        if was_blocked || action.is_ignore() {
+            handlers.set(signal, super::action::Action::default());
+        }
+        signals.forced = signals.forced.with(signal);
+        // Standard signals always find room for the bare signal.
+        let _ = signals.push(info);
+    }
+    task.notify();
+}
+
+/// Begins the end of a whole process and wakes everything in it, stopped threads too.
+pub fn kill(process: &Arc<Process>) {
+    // Even from its own threads, nothing but its own exit ends the first process.
+    if process.pid != tree::INIT {
+        process.begin_exit(ExitStatus::Killed(Signal::KILL));
+    }
+}
+
+/// Whether a signal would be kept. A blocked one always is, since its action may change before it is unblocked.
+fn effect(process: &Process, receiver: &Task, signal: Signal) -> Effect {
+    let action = process.handlers.lock().get(signal);
+    let unkillable = process.pid == tree::INIT && action.is_default();
+    if unkillable && SigSet::UNBLOCKABLE.contains(signal) {
+        return Effect::Discard;
+    }
+    let signals = receiver.signals.lock();
+    if signals.blocked.contains(signal) || signals.awaited.contains(signal) {
+        return Effect::Queue;
+    }
+    if unkillable || action.discards(signal) { Effect::Discard } else { Effect::Queue }
+}
+
+/// What sending does at once, whether or not the signal is blocked or ignored: `SIGCONT` ends a stop and forgets signals that would begin
+/// one, and the other way round (Linux's `prepare_signal`).
+fn prepare(process: &Arc<Process>, signal: Signal) {
+    let discard = match signal {
+        Signal::CONT => SigSet::STOPPING,
+        _ if SigSet::STOPPING.contains(signal) => SigSet::EMPTY.with(Signal::CONT),
+        _ => return,
+    };
+    process.pending.lock().discard(discard);
+    let threads = process.threads.lock().clone();
+    for task in &threads {
+        task.signals.lock().pending.discard(discard);
+    }
+    if signal == Signal::CONT {
+        let ended = process.group.lock().end_stop(threads.len());
+        if let Some(ended) = ended {
+            process.resume.wake_all();
+            tree::report_continued(process, ended);
+        }
+    }
+}
+
+/// Which processes `kill(pid, …)` means.
+pub enum Target {
+    /// One process.
+    Process(Pid),
+    /// All of a group.
+    Group(Pid),
+    /// All but the first one and the caller.
+    All,
+}
+
+/// The `kill` system call. `signal` 0 only checks.
+pub fn kill_call(sender: &Task, target: Target, signal: Option<Signal>) -> Result<(), Errno> {
+    let uid = sender.credentials().uid;
+    let deliver = |process: &Arc<Process>| -> Result<(), Errno> {
+        permit(sender, process, signal)?;
+        match signal {
+            Some(signal) => to_process(process, SigInfo::user(signal, info::code::SI_USER, sender.tgid, uid)),
+            None => Ok(()),
+        }
+    };
+    match target {
+        Target::Process(pid) => deliver(&tree::process_of_thread(pid).ok_or(Errno::ESRCH)?),
+        Target::Group(pgid) => {
+            let (mut reached, mut result) = (false, Errno::ESRCH);
+            for process in tree::group(pgid) {
+                match deliver(&process) {
+                    Ok(()) => reached = true,
+                    Err(error) => result = error,
+                }
+            }
+            if reached { Ok(()) } else { Err(result) }
+        }
+        Target::All => {
+            let (mut count, mut result) = (0, Ok(()));
+            for process in tree::processes() {
+                if process.pid == tree::INIT || process.pid == sender.tgid {
+                    continue;
+                }
+                count += 1;
+                match deliver(&process) {
+                    Err(Errno::EPERM) => {}
+                    other => result = other,
+                }
+            }
+            if count == 0 { Err(Errno::ESRCH) } else { result }
+        }
+    }
+}
+
+/// Whether `sender` may send to `receiver` (kill(2)): root, one of two matching user ids, or `SIGCONT` within a session.
+pub fn permit(sender: &Task, receiver: &Process, signal: Option<Signal>) -> Result<(), Errno> {
+    let from = sender.credentials();
+    if from.is_privileged() || receiver.pid == sender.tgid {
+        return Ok(());
+    }
+    let Some(to) = receiver.leader().map(|task| task.credentials()) else { return Ok(()) };
+    let matches = [from.euid, from.uid].iter().any(|uid| [to.uid, to.suid].contains(uid));
+    let same_session = signal == Some(Signal::CONT) && receiver.sid() == sender.process.sid();
+    if matches || same_session { Ok(()) } else { Err(Errno::EPERM) }
+}

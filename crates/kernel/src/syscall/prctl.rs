@@ -1,0 +1,154 @@
+//! `prctl` and `arch_prctl`.
+
+use core::sync::atomic::Ordering;
+
+use foldspace::space::ForkMode;
+use linux_raw_sys::prctl as raw;
+use syscalls::Sysno;
+
+use super::{Handler, SysResult, SyscallContext};
+use crate::errno::Errno;
+use crate::mm::uaccess;
+use crate::process::signal::Signal;
+use crate::sched;
+
+/// The calls of this file.
+pub const CALLS: &[(Sysno, Handler)] = &[(Sysno::prctl, prctl), (Sysno::arch_prctl, arch_prctl)];
+
+/// `prctl(PR_FOLDSPACE_FORK_MODE, mode)`: how this process's address space is copied by its next forks, and by its children's: 0 copies
+/// every table, 1 shares last-level tables, 2 shares everything; -1 leaves it. Returns the mode that was set before. The number is "FOLD".
+const PR_FOLDSPACE_FORK_MODE: u32 = 0x464f_4c44;
+
+/// What `PR_GET_TIMERSLACK` reports: Linux's default, in nanoseconds.
+const TIMER_SLACK: usize = 50_000;
+
+fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [option, value, arg3, arg4, arg5, _] = ctx.args;
+    let task = ctx.task;
+    let process = &task.process;
+    // Some options insist that what they do not use is zero.
+    let rest_is_zero = |result: SysResult| if arg3 | arg4 | arg5 == 0 { result } else { Err(Errno::EINVAL) };
+    let all_zero = |result: SysResult| if value == 0 { rest_is_zero(result) } else { Err(Errno::EINVAL) };
+    match option as u32 {
+        PR_FOLDSPACE_FORK_MODE => fork_mode(value),
+        raw::PR_SET_NAME => {
+            let mut name = [0; crate::process::COMM_LEN];
+            read_name(value, &mut name[..crate::process::COMM_LEN - 1])?;
+            task.set_comm(&name);
+            Ok(0)
+        }
+        raw::PR_GET_NAME => {
+            let mut name = [0; crate::process::COMM_LEN];
+            let comm = task.comm();
+            name[..comm.len()].copy_from_slice(&comm);
+            uaccess::write_bytes(value, &name)?;
+            Ok(0)
+        }
+        raw::PR_SET_PDEATHSIG => {
+            let number = match value {
+                0 => 0,
+                value => Signal::new(value).ok_or(Errno::EINVAL)?.number(),
+            };
+            process.parent_death.store(number, Ordering::Relaxed);
+            Ok(0)
+        }
+        raw::PR_GET_PDEATHSIG => {
+            uaccess::write(value, &i32::from(process.parent_death.load(Ordering::Relaxed)))?;
+            Ok(0)
+        }
+        raw::PR_SET_DUMPABLE if value <= 1 => {
+            process.dumpable.store(value == 1, Ordering::Relaxed);
+            Ok(0)
+        }
+        raw::PR_GET_DUMPABLE => Ok(usize::from(process.dumpable.load(Ordering::Relaxed))),
+        raw::PR_SET_NO_NEW_PRIVS if value == 1 => {
+            rest_is_zero(Ok(0))?;
+            process.no_new_privileges.store(true, Ordering::Relaxed);
+            Ok(0)
+        }
+        raw::PR_GET_NO_NEW_PRIVS => all_zero(Ok(usize::from(process.no_new_privileges.load(Ordering::Relaxed)))),
+        raw::PR_SET_CHILD_SUBREAPER => {
+            process.subreaper.store(value != 0, Ordering::Relaxed);
+            Ok(0)
+        }
+        raw::PR_GET_CHILD_SUBREAPER => {
+            uaccess::write(value, &i32::from(process.subreaper.load(Ordering::Relaxed)))?;
+            Ok(0)
+        }
+        // There are no huge pages to disable, so they always are.
+        raw::PR_SET_THP_DISABLE => rest_is_zero(Ok(0)),
+        raw::PR_GET_THP_DISABLE => all_zero(Ok(1)),
+        raw::PR_SET_TIMERSLACK => Ok(0),
+        raw::PR_GET_TIMERSLACK => Ok(TIMER_SLACK),
+        raw::PR_GET_TIMING => Ok(0),
+        raw::PR_SET_TIMING if value == 0 => Ok(0),
+        raw::PR_GET_SECCOMP => Ok(0),
+        raw::PR_SET_KEEPCAPS if value <= 1 => Ok(0),
+        raw::PR_GET_KEEPCAPS => Ok(0),
+        raw::PR_CAPBSET_READ if value <= 40 => Ok(1),
+        raw::PR_GET_TID_ADDRESS => {
+            uaccess::write(value, &task.clear_child_tid.load(Ordering::Relaxed))?;
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn fork_mode(mode: u64) -> SysResult {
+    let wanted = match mode as i64 {
+        -1 => None,
+        0 => Some(ForkMode::Copy),
+        1 => Some(ForkMode::Leaf),
+        2 => Some(ForkMode::Full),
+        _ => return Err(Errno::EINVAL),
+    };
+    sched::with_space(|space| {
+        let before = space.fork_mode();
+        if let Some(mode) = wanted {
+            space.set_fork_mode(mode);
+        }
+        before as usize
+    })
+    .ok_or(Errno::EFAULT)
+}
+
+/// Up to 15 bytes, or to a NUL, whichever comes first (`strncpy_from_user`).
+fn read_name(address: u64, name: &mut [u8]) -> Result<(), Errno> {
+    for (index, byte) in name.iter_mut().enumerate() {
+        *byte = uaccess::read(address.wrapping_add(index as u64))?;
+        if *byte == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// `ARCH_*` (`asm/prctl.h`).
+const ARCH_SET_GS: u32 = 0x1001;
+const ARCH_SET_FS: u32 = 0x1002;
+const ARCH_GET_FS: u32 = 0x1003;
+const ARCH_GET_GS: u32 = 0x1004;
+
+fn arch_prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [code, address, ..] = ctx.args;
+    let thread = &ctx.task.thread;
+    let code = code as u32;
+    match code {
+        ARCH_GET_FS => uaccess::write(address, &thread.segment_bases().fs)?,
+        ARCH_GET_GS => uaccess::write(address, &thread.segment_bases().gs)?,
+        ARCH_SET_FS | ARCH_SET_GS => {
+            if address >= foldspace::addr::USER_END.get() {
+                return Err(Errno::EPERM);
+            }
+            let mut bases = thread.segment_bases();
+            if code == ARCH_SET_FS {
+                bases.fs = address;
+            } else {
+                bases.gs = address;
+            }
+            thread.set_segment_bases(bases);
+        }
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
+}

@@ -1,0 +1,172 @@
+//! Calls about who runs when: one class of scheduling, one processor for each process; priorities are kept and reported.
+
+use core::sync::atomic::Ordering;
+
+use alloc::sync::Arc;
+use linux_raw_sys::general as raw;
+use syscalls::Sysno;
+
+use super::time::Timespec;
+use super::{Handler, SysResult, SyscallContext};
+use crate::errno::Errno;
+use crate::mm::uaccess;
+use crate::process::{Pid, Process, Task, find, tree};
+use crate::sched;
+
+/// The calls of this file.
+pub const CALLS: &[(Sysno, Handler)] = &[
+    (Sysno::sched_yield, sched_yield),
+    (Sysno::sched_getaffinity, sched_getaffinity),
+    (Sysno::sched_setaffinity, sched_setaffinity),
+    (Sysno::sched_getscheduler, |ctx| target(ctx).map(|_| raw::SCHED_NORMAL as usize)),
+    (Sysno::sched_setscheduler, sched_setscheduler),
+    (Sysno::sched_getparam, sched_getparam),
+    (Sysno::sched_setparam, sched_setparam),
+    (Sysno::sched_get_priority_max, |ctx| priority_limit(ctx.args[0], 99)),
+    (Sysno::sched_get_priority_min, |ctx| priority_limit(ctx.args[0], 1)),
+    (Sysno::sched_rr_get_interval, sched_rr_get_interval),
+    (Sysno::getpriority, getpriority),
+    (Sysno::setpriority, setpriority),
+    (Sysno::getcpu, getcpu),
+];
+
+/// Bytes of the processor mask that the kernel works with.
+const MASK_SIZE: u64 = 8;
+/// `nice` values go from here
+const NICEST: i32 = 19;
+/// to here.
+const LEAST_NICE: i32 = -20;
+
+/// The task that a pid argument means; 0 is the caller.
+fn target(ctx: &SyscallContext<'_>) -> Result<Arc<Task>, Errno> {
+    match ctx.args[0] as i32 {
+        ..0 => Err(Errno::EINVAL),
+        0 => Ok(ctx.task.clone()),
+        pid => find(pid as Pid).ok_or(Errno::ESRCH),
+    }
+}
+
+fn sched_yield(_ctx: &mut SyscallContext<'_>) -> SysResult {
+    sched::yield_now();
+    Ok(0)
+}
+
+fn sched_getaffinity(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [_, len, mask, ..] = ctx.args;
+    let len = u64::from(len as u32);
+    if len < MASK_SIZE || len % 8 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    target(ctx)?;
+    uaccess::write(mask, &1u64)?;
+    Ok(MASK_SIZE as usize)
+}
+
+fn sched_setaffinity(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [_, len, mask, ..] = ctx.args;
+    let len = u64::from(len as u32).min(MASK_SIZE) as usize;
+    let mut bytes = [0; MASK_SIZE as usize];
+    uaccess::read_bytes(mask, &mut bytes[..len])?;
+    target(ctx)?;
+    // There is one processor: a mask without it leaves none.
+    if bytes[0] & 1 == 0 { Err(Errno::EINVAL) } else { Ok(0) }
+}
+
+/// Checks a policy and a priority: what is not the normal class is not offered.
+fn check_policy(policy: u32, priority: i32) -> Result<(), Errno> {
+    match policy & !raw::SCHED_RESET_ON_FORK {
+        raw::SCHED_NORMAL | raw::SCHED_BATCH | raw::SCHED_IDLE if priority == 0 => Ok(()),
+        raw::SCHED_FIFO | raw::SCHED_RR if (1..=99).contains(&priority) => Err(Errno::EPERM),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn sched_setscheduler(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [_, policy, parameter, ..] = ctx.args;
+    if parameter == 0 || (policy as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let priority: i32 = uaccess::read(parameter)?;
+    target(ctx)?;
+    check_policy(policy as u32, priority)?;
+    Ok(0)
+}
+
+fn sched_getparam(ctx: &mut SyscallContext<'_>) -> SysResult {
+    if ctx.args[1] == 0 {
+        return Err(Errno::EINVAL);
+    }
+    target(ctx)?;
+    uaccess::write(ctx.args[1], &0i32)?;
+    Ok(0)
+}
+
+fn sched_setparam(ctx: &mut SyscallContext<'_>) -> SysResult {
+    if ctx.args[1] == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let priority: i32 = uaccess::read(ctx.args[1])?;
+    target(ctx)?;
+    check_policy(raw::SCHED_NORMAL, priority)?;
+    Ok(0)
+}
+
+fn priority_limit(policy: u64, real_time: usize) -> SysResult {
+    match policy as u32 {
+        raw::SCHED_FIFO | raw::SCHED_RR => Ok(real_time),
+        raw::SCHED_NORMAL | raw::SCHED_BATCH | raw::SCHED_IDLE | raw::SCHED_DEADLINE => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn sched_rr_get_interval(ctx: &mut SyscallContext<'_>) -> SysResult {
+    target(ctx)?;
+    uaccess::write(ctx.args[1], &Timespec::from_nanos(sched::SLICE_NS))?;
+    Ok(0)
+}
+
+/// The processes that `getpriority` and `setpriority` mean.
+fn priority_targets(ctx: &SyscallContext<'_>) -> Result<alloc::vec::Vec<Arc<Process>>, Errno> {
+    let [which, who, ..] = ctx.args;
+    let own = &ctx.task.process;
+    let found = match (which as u32, who as u32) {
+        (raw::PRIO_PROCESS, 0) => alloc::vec![own.clone()],
+        (raw::PRIO_PROCESS, pid) => tree::process_of_thread(pid).into_iter().collect(),
+        (raw::PRIO_PGRP, 0) => tree::group(own.pgid()),
+        (raw::PRIO_PGRP, pgid) => tree::group(pgid),
+        (raw::PRIO_USER, uid) => {
+            let uid = if uid == 0 { own.uid() } else { uid };
+            tree::processes().into_iter().filter(|process| process.uid() == uid).collect()
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    if found.is_empty() { Err(Errno::ESRCH) } else { Ok(found) }
+}
+
+fn getpriority(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let nice = priority_targets(ctx)?.iter().map(|process| process.nice.load(Ordering::Relaxed)).min().unwrap_or(0);
+    // Shifted so that it is never negative (getpriority(2), "C library/kernel differences").
+    Ok((NICEST + 1 - nice) as usize)
+}
+
+fn setpriority(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let nice = (ctx.args[2] as i32).clamp(LEAST_NICE, NICEST);
+    let privileged = ctx.task.credentials().is_privileged();
+    for process in priority_targets(ctx)? {
+        if !privileged && nice < process.nice.load(Ordering::Relaxed) {
+            return Err(Errno::EACCES);
+        }
+        process.nice.store(nice, Ordering::Relaxed);
+    }
+    Ok(0)
+}
+
+fn getcpu(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let number = crate::arch::PerCpu::current().number as u32;
+    for (address, value) in [(ctx.args[0], number), (ctx.args[1], 0)] {
+        if address != 0 {
+            uaccess::write(address, &value)?;
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,202 @@
+//! What the system is, and switching it off.
+
+use alloc::vec::Vec;
+
+use linux_raw_sys::general as raw;
+use spin::Mutex;
+use syscalls::Sysno;
+use zerocopy::IntoBytes;
+
+use super::{Handler, SysResult, SyscallContext};
+use crate::errno::Errno;
+use crate::mm::uaccess;
+use crate::process::tree;
+use crate::time::{NANOS_PER_SECOND, monotonic_ns};
+
+/// The calls of this file.
+pub const CALLS: &[(Sysno, Handler)] = &[
+    (Sysno::uname, uname),
+    (Sysno::sethostname, sethostname),
+    (Sysno::setdomainname, setdomainname),
+    (Sysno::sysinfo, sysinfo),
+    (Sysno::syslog, syslog),
+    (Sysno::personality, personality),
+    (Sysno::reboot, reboot),
+    (Sysno::getrandom, getrandom),
+    // What is known and not here: programs ask and go on without.
+    (Sysno::rseq, |_| Err(Errno::ENOSYS)),
+    (Sysno::socket, |_| Err(Errno::EAFNOSUPPORT)),
+    (Sysno::socketpair, |_| Err(Errno::EAFNOSUPPORT)),
+    (Sysno::ptrace, |_| Err(Errno::EPERM)),
+    (Sysno::userfaultfd, |_| Err(Errno::EPERM)),
+    (Sysno::iopl, |_| Err(Errno::EPERM)),
+    (Sysno::ioperm, |_| Err(Errno::EPERM)),
+];
+
+/// Bytes of a field of `struct new_utsname`, its NUL included.
+const FIELD: usize = 65;
+
+/// The Linux that programs are told they run on: what is here behaves like it as far as it goes.
+const RELEASE: &[u8] = b"6.18.0-foldspace";
+const VERSION: &[u8] = b"#1 SMP Foldspace";
+
+/// A name of the machine.
+struct Name {
+    bytes: [u8; FIELD],
+}
+
+impl Name {
+    const fn new(name: &[u8]) -> Name {
+        let mut bytes = [0; FIELD];
+        let mut index = 0;
+        while index < name.len() {
+            bytes[index] = name[index];
+            index += 1;
+        }
+        Name { bytes }
+    }
+}
+
+static HOST: Mutex<Name> = Mutex::new(Name::new(b"foldspace"));
+static DOMAIN: Mutex<Name> = Mutex::new(Name::new(b"(none)"));
+
+/// The host's name, for `/proc/sys/kernel/hostname`.
+pub fn hostname() -> Vec<u8> {
+    HOST.lock().bytes.iter().copied().take_while(|&byte| byte != 0).collect()
+}
+
+/// `uname -r`.
+pub fn release() -> &'static [u8] {
+    RELEASE
+}
+
+/// `uname -v`.
+pub fn version() -> &'static [u8] {
+    VERSION
+}
+
+fn uname(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let fields = [
+        Name::new(b"Linux").bytes,
+        HOST.lock().bytes,
+        Name::new(RELEASE).bytes,
+        Name::new(VERSION).bytes,
+        Name::new(b"x86_64").bytes,
+        DOMAIN.lock().bytes,
+    ];
+    uaccess::write_bytes(ctx.args[0], fields.as_bytes())?;
+    Ok(0)
+}
+
+fn set_name(ctx: &SyscallContext<'_>, name: &Mutex<Name>) -> SysResult {
+    let [address, len, ..] = ctx.args;
+    if !ctx.task.credentials().is_privileged() {
+        return Err(Errno::EPERM);
+    }
+    let len = usize::try_from(len as i32).ok().filter(|&len| len < FIELD).ok_or(Errno::EINVAL)?;
+    let mut bytes = [0; FIELD];
+    uaccess::read_bytes(address, &mut bytes[..len])?;
+    name.lock().bytes = bytes;
+    Ok(0)
+}
+
+fn sethostname(ctx: &mut SyscallContext<'_>) -> SysResult {
+    set_name(ctx, &HOST)
+}
+
+fn setdomainname(ctx: &mut SyscallContext<'_>) -> SysResult {
+    set_name(ctx, &DOMAIN)
+}
+
+/// `struct sysinfo` of x86-64, as words: uptime, three loads, total, free, shared, buffers, total and free swap, processes, total and
+/// free high memory, unit of memory.
+fn sysinfo(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let frames = crate::mm::memory().stats();
+    let page = foldspace::addr::PAGE_SIZE;
+    let record: [u64; 14] = [
+        monotonic_ns() / NANOS_PER_SECOND,
+        0,
+        0,
+        0,
+        frames.total * page,
+        frames.free * page,
+        0,
+        0,
+        0,
+        0,
+        tree::count() as u64,
+        0,
+        0,
+        1,
+    ];
+    uaccess::write(ctx.args[0], &record)?;
+    Ok(0)
+}
+
+/// The kernel's log goes to a serial port and is not kept: there is nothing to read, and nothing to clear.
+fn syslog(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [kind, buffer, len, ..] = ctx.args;
+    match kind as i32 {
+        // SYSLOG_ACTION_READ, READ_ALL, READ_CLEAR
+        2..=4 if buffer == 0 || (len as i32) < 0 => Err(Errno::EINVAL),
+        0..=10 => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Only the usual one; `ADDR_NO_RANDOMIZE` is always so here.
+fn personality(ctx: &mut SyscallContext<'_>) -> SysResult {
+    const QUERY: u32 = u32::MAX;
+    const ADDR_NO_RANDOMIZE: u32 = 0x0040_0000;
+    match ctx.args[0] as u32 {
+        QUERY | 0 | ADDR_NO_RANDOMIZE => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `LINUX_REBOOT_*` (`linux/reboot.h`).
+const MAGIC1: u32 = 0xfee1_dead;
+const MAGIC2: [u32; 4] = [672_274_793, 85_072_278, 369_367_448, 537_993_216];
+const RESTART: u32 = 0x0123_4567;
+const HALT: u32 = 0xcdef_0123;
+const POWER_OFF: u32 = 0x4321_fedc;
+const CTRL_ALT_DEL_OFF: u32 = 0;
+const CTRL_ALT_DEL_ON: u32 = 0x89ab_cdef;
+
+fn reboot(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [magic1, magic2, command, ..] = ctx.args;
+    if !ctx.task.credentials().is_privileged() {
+        return Err(Errno::EPERM);
+    }
+    if magic1 as u32 != MAGIC1 || !MAGIC2.contains(&(magic2 as u32)) {
+        return Err(Errno::EINVAL);
+    }
+    match command as u32 {
+        RESTART | HALT | POWER_OFF => crate::power::off(),
+        CTRL_ALT_DEL_OFF | CTRL_ALT_DEL_ON => Ok(0),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn getrandom(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [buffer, len, flags, ..] = ctx.args;
+    let flags = flags as u32;
+    const KNOWN: u32 = raw::GRND_NONBLOCK | raw::GRND_RANDOM | raw::GRND_INSECURE;
+    if flags & !KNOWN != 0 || flags & (raw::GRND_RANDOM | raw::GRND_INSECURE) == raw::GRND_RANDOM | raw::GRND_INSECURE {
+        return Err(Errno::EINVAL);
+    }
+    // What one call returns at most (`MAX_RW_COUNT`).
+    let len = len.min(0x7fff_f000);
+    let mut chunk = [0; 256];
+    let mut done = 0;
+    while done < len {
+        let part = (len - done).min(chunk.len() as u64) as usize;
+        crate::fs::random::fill(&mut chunk[..part]);
+        let written = uaccess::write_some(buffer.wrapping_add(done), &chunk[..part]);
+        done += written as u64;
+        if written < part {
+            break;
+        }
+    }
+    if done == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(done as usize) }
+}

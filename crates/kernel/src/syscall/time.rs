@@ -1,0 +1,306 @@
+//! Clocks, sleeping, interval timers.
+
+use linux_raw_sys::general as raw;
+use syscalls::Sysno;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Handler, SysResult, SyscallContext};
+use crate::errno::Errno;
+use crate::mm::uaccess;
+use crate::process::signal::state::RestartSleep;
+use crate::process::timer::{self, Setting};
+use crate::process::usage::TICKS_PER_SECOND;
+use crate::process::{Pid, Task, find};
+use crate::sched;
+use crate::time::{NANOS_PER_SECOND, monotonic_ns, realtime_ns};
+
+/// The calls of this file.
+pub const CALLS: &[(Sysno, Handler)] = &[
+    (Sysno::clock_gettime, clock_gettime),
+    (Sysno::clock_getres, clock_getres),
+    (Sysno::clock_settime, clock_settime),
+    (Sysno::settimeofday, |_| Err(Errno::EPERM)),
+    (Sysno::gettimeofday, gettimeofday),
+    (Sysno::time, time),
+    (Sysno::nanosleep, nanosleep),
+    (Sysno::clock_nanosleep, clock_nanosleep),
+    (Sysno::restart_syscall, restart_syscall),
+    (Sysno::alarm, alarm),
+    (Sysno::setitimer, setitimer),
+    (Sysno::getitimer, getitimer),
+    (Sysno::times, times),
+];
+
+const NANOS_PER_MICRO: u64 = 1000;
+const MICROS_PER_SECOND: u64 = 1_000_000;
+
+/// `struct __kernel_timespec`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Timespec {
+    /// Seconds.
+    pub seconds: i64,
+    /// Nanoseconds, below a second.
+    pub nanos: i64,
+}
+
+impl Timespec {
+    /// From nanoseconds.
+    pub fn from_nanos(nanos: u64) -> Timespec {
+        Timespec { seconds: (nanos / NANOS_PER_SECOND) as i64, nanos: (nanos % NANOS_PER_SECOND) as i64 }
+    }
+
+    /// As nanoseconds; as many as there can be if it is longer.
+    ///
+    /// # Errors
+    /// `EINVAL`: negative, or nanoseconds of a second or more.
+    pub fn to_nanos(self) -> Result<u64, Errno> {
+        if self.seconds < 0 || !(0..NANOS_PER_SECOND as i64).contains(&self.nanos) {
+            return Err(Errno::EINVAL);
+        }
+        Ok((self.seconds as u64).saturating_mul(NANOS_PER_SECOND).saturating_add(self.nanos as u64))
+    }
+}
+
+/// `struct timeval`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Timeval {
+    seconds: i64,
+    micros: i64,
+}
+
+impl Timeval {
+    fn from_nanos(nanos: u64) -> Timeval {
+        Timeval {
+            seconds: (nanos / NANOS_PER_SECOND) as i64,
+            micros: (nanos % NANOS_PER_SECOND / NANOS_PER_MICRO) as i64,
+        }
+    }
+
+    fn to_nanos(self) -> Result<u64, Errno> {
+        if self.seconds < 0 || !(0..MICROS_PER_SECOND as i64).contains(&self.micros) {
+            return Err(Errno::EINVAL);
+        }
+        let seconds = (self.seconds as u64).saturating_mul(NANOS_PER_SECOND);
+        Ok(seconds.saturating_add(self.micros as u64 * NANOS_PER_MICRO))
+    }
+}
+
+/// The moment `nanos` from now, on the monotonic clock.
+pub fn deadline_after(nanos: u64) -> u64 {
+    monotonic_ns().saturating_add(nanos)
+}
+
+/// Where a clock gets its time.
+enum Clock {
+    /// Since 1970.
+    Realtime,
+    /// Since boot.
+    Monotonic,
+    /// Processor time of a process.
+    Process(Pid),
+    /// Processor time of a thread.
+    Thread(Pid),
+}
+
+/// `EINVAL` for a clock that does not exist.
+fn clock(ctx: &SyscallContext<'_>, id: u64) -> Result<Clock, Errno> {
+    let id = id as i32;
+    if id < 0 {
+        return dynamic_clock(ctx, id);
+    }
+    match id as u32 {
+        raw::CLOCK_REALTIME | raw::CLOCK_REALTIME_COARSE | raw::CLOCK_REALTIME_ALARM | raw::CLOCK_TAI => {
+            Ok(Clock::Realtime)
+        }
+        raw::CLOCK_MONOTONIC
+        | raw::CLOCK_MONOTONIC_RAW
+        | raw::CLOCK_MONOTONIC_COARSE
+        | raw::CLOCK_BOOTTIME
+        | raw::CLOCK_BOOTTIME_ALARM => Ok(Clock::Monotonic),
+        raw::CLOCK_PROCESS_CPUTIME_ID => Ok(Clock::Process(ctx.task.tgid)),
+        raw::CLOCK_THREAD_CPUTIME_ID => Ok(Clock::Thread(ctx.task.pid)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Negative numbers: `~pid << 3`, with bit 2 for a thread and a kind below it (`posix-timers_types.h`); 3 is a file.
+fn dynamic_clock(ctx: &SyscallContext<'_>, id: i32) -> Result<Clock, Errno> {
+    const PER_THREAD: i32 = 4;
+    let pid = !(id >> 3) as Pid;
+    if id & 3 == 3 {
+        return Err(Errno::EINVAL);
+    }
+    if id & PER_THREAD != 0 {
+        let pid = if pid == 0 { ctx.task.pid } else { pid };
+        return Ok(Clock::Thread(pid));
+    }
+    Ok(Clock::Process(if pid == 0 { ctx.task.tgid } else { pid }))
+}
+
+impl Clock {
+    fn now(&self) -> Result<u64, Errno> {
+        let task = |pid: &Pid| find(*pid).ok_or(Errno::EINVAL);
+        Ok(match self {
+            Clock::Realtime => realtime_ns(),
+            Clock::Monotonic => monotonic_ns(),
+            Clock::Process(pid) => {
+                let usage = task(pid)?.process.usage();
+                usage.user_ns + usage.system_ns
+            }
+            Clock::Thread(pid) => {
+                let usage = task(pid)?.thread_usage();
+                usage.user_ns + usage.system_ns
+            }
+        })
+    }
+}
+
+fn clock_gettime(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let now = clock(ctx, ctx.args[0])?.now()?;
+    uaccess::write(ctx.args[1], &Timespec::from_nanos(now))?;
+    Ok(0)
+}
+
+fn clock_getres(ctx: &mut SyscallContext<'_>) -> SysResult {
+    clock(ctx, ctx.args[0])?;
+    if ctx.args[1] != 0 {
+        uaccess::write(ctx.args[1], &Timespec::from_nanos(1))?;
+    }
+    Ok(0)
+}
+
+fn clock_settime(ctx: &mut SyscallContext<'_>) -> SysResult {
+    match clock(ctx, ctx.args[0])? {
+        Clock::Realtime => Err(Errno::EPERM),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn gettimeofday(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [time, zone, ..] = ctx.args;
+    if time != 0 {
+        uaccess::write(time, &Timeval::from_nanos(realtime_ns()))?;
+    }
+    if zone != 0 {
+        uaccess::write(zone, &[0u32; 2])?;
+    }
+    Ok(0)
+}
+
+fn time(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let seconds = realtime_ns() / NANOS_PER_SECOND;
+    if ctx.args[0] != 0 {
+        uaccess::write(ctx.args[0], &seconds)?;
+    }
+    Ok(seconds as usize)
+}
+
+/// Sleeps until a moment of the monotonic clock. `remaining`: where to write what was left when a signal came; 0 for nowhere.
+fn sleep_relative(task: &Task, deadline: u64, remaining: u64) -> SysResult {
+    if sched::sleep_until(deadline).is_ok() {
+        return Ok(0);
+    }
+    let left = deadline.saturating_sub(monotonic_ns());
+    if left == 0 {
+        return Ok(0);
+    }
+    if remaining != 0 {
+        uaccess::write(remaining, &Timespec::from_nanos(left))?;
+    }
+    task.signals.lock().sleep = Some(RestartSleep { deadline, remaining });
+    Err(Errno::ERESTART_RESTARTBLOCK)
+}
+
+fn nanosleep(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [time, remaining, ..] = ctx.args;
+    let nanos = uaccess::read::<Timespec>(time)?.to_nanos()?;
+    sleep_relative(ctx.task, deadline_after(nanos), remaining)
+}
+
+fn clock_nanosleep(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [id, flags, time, remaining, ..] = ctx.args;
+    let clock = match clock(ctx, id)? {
+        Clock::Thread(_) => return Err(Errno::EINVAL),
+        // Would have to watch processor time go by.
+        Clock::Process(_) => return Err(Errno::EOPNOTSUPP),
+        clock => clock,
+    };
+    let nanos = uaccess::read::<Timespec>(time)?.to_nanos()?;
+    if flags as u32 & raw::TIMER_ABSTIME == 0 {
+        return sleep_relative(ctx.task, deadline_after(nanos), remaining);
+    }
+    let ahead = nanos.saturating_sub(clock.now()?);
+    sched::sleep_until(deadline_after(ahead)).map_err(|_| Errno::ERESTARTNOHAND)?;
+    Ok(0)
+}
+
+fn restart_syscall(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let sleep = ctx.task.signals.lock().sleep.take();
+    match sleep {
+        Some(RestartSleep { deadline, remaining }) => sleep_relative(ctx.task, deadline, remaining),
+        None => Err(Errno::EINTR),
+    }
+}
+
+fn alarm(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let seconds = u64::from(ctx.args[0] as u32);
+    let setting = Setting { remaining: seconds * NANOS_PER_SECOND, interval: 0 };
+    let before = timer::set(ctx.task, setting).remaining;
+    // Rounded, but an alarm that will come is never reported as 0 (alarm(2), Linux's `alarm_setitimer`).
+    let seconds = (before + NANOS_PER_SECOND / 2) / NANOS_PER_SECOND;
+    Ok(if before != 0 { seconds.max(1) as usize } else { 0 })
+}
+
+fn write_setting(address: u64, setting: Setting) -> Result<(), Errno> {
+    uaccess::write(address, &Timeval::from_nanos(setting.interval))?;
+    // What is left of a microsecond is not nothing.
+    let remaining = setting.remaining.next_multiple_of(NANOS_PER_MICRO);
+    uaccess::write(address.wrapping_add(16), &Timeval::from_nanos(remaining))
+}
+
+/// Only real time is counted; the timers that count processor time never run.
+fn check_timer(which: u64) -> Result<(), Errno> {
+    match which as u32 {
+        raw::ITIMER_REAL => Ok(()),
+        raw::ITIMER_VIRTUAL | raw::ITIMER_PROF => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn getitimer(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [which, value, ..] = ctx.args;
+    check_timer(which)?;
+    let setting = ctx.task.process.real_timer.lock().setting();
+    write_setting(value, setting)?;
+    Ok(0)
+}
+
+fn setitimer(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [which, new, old, ..] = ctx.args;
+    check_timer(which)?;
+    let setting = match new {
+        // A null pointer switches the timer off, as Linux still allows.
+        0 => Setting::default(),
+        _ => Setting {
+            interval: uaccess::read::<Timeval>(new)?.to_nanos()?,
+            remaining: uaccess::read::<Timeval>(new.wrapping_add(16))?.to_nanos()?,
+        },
+    };
+    let before = timer::set(ctx.task, setting);
+    if old != 0 {
+        write_setting(old, before)?;
+    }
+    Ok(0)
+}
+
+fn times(ctx: &mut SyscallContext<'_>) -> SysResult {
+    if ctx.args[0] != 0 {
+        let process = &ctx.task.process;
+        let (own, children) = (process.usage(), process.children_usage());
+        let record = [own.user_ticks(), own.system_ticks(), children.user_ticks(), children.system_ticks()];
+        uaccess::write(ctx.args[0], &record)?;
+    }
+    Ok((monotonic_ns() / (NANOS_PER_SECOND / TICKS_PER_SECOND)) as usize)
+}
