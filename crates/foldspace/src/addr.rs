@@ -121,6 +121,7 @@ impl Index {
         (0..ENTRIES as u16).map(Index)
     }
     /// From the low nine bits of a number.
+    #[inline]
     pub(crate) const fn truncate(bits: u64) -> Index {
         Index((bits & 0x1ff) as u16)
     }

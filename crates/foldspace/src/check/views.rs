@@ -53,6 +53,11 @@ impl Memory {
             let refs = self.record(entry.frame()).refs();
             match level.below() {
                 Some(below) => {
+                    ensure!(
+                        !entry.is_writable() || refs == 1,
+                        "{}: the slot at {base:#x} ({level:?}) lets a table with {refs} parents be written",
+                        describe(space)
+                    );
                     let exclusive = path.exclusive && refs == 1;
                     self.check_below(space, vmas, entry.frame(), below, Path { base, writable, exclusive })?;
                 }

@@ -50,12 +50,16 @@ impl Garbage {
     }
 
     /// Queues the frames to be freed once no processor that is pinned now can still look at them. Waits for nothing.
+    #[inline]
     pub(crate) fn retire(self, memory: &Arc<Memory>, guard: &Guard) {
+        if self.tables.len | self.data.len != 0 {
+            self.defer(memory, guard);
+        }
+    }
+
+    fn defer(self, memory: &Arc<Memory>, guard: &Guard) {
         let (tables, data) = (self.tables, self.data);
         let frames = tables.len as u64 + data.len as u64;
-        if frames == 0 {
-            return;
-        }
         memory.note_deferred(frames);
         let owner = Arc::clone(memory);
         guard.defer(move || {

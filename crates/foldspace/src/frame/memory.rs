@@ -13,7 +13,7 @@ use spin::Mutex;
 
 use super::buddy::{Buddy, ORDERS};
 use super::direct_map::DirectMap;
-use super::record::{Home, Kind, Record};
+use super::record::{Home, Kind, NONE, Record};
 use super::{Entries, Frame};
 use crate::addr::{ENTRIES, Index, Level, PAGE_SIZE};
 use crate::backing::ReferenceTables;
@@ -52,15 +52,58 @@ pub struct MemoryStats {
 
 /// Caches of single frames: processors share one if there are more of them.
 const CACHES: usize = 16;
-/// Frames in a cache at most; half of it is moved from or to the buddy lists at once.
-const CACHE_SIZE: usize = 64;
+/// Frames in each half of a cache at most. Large, because frames come back in bursts, when a grace period ends.
+const CACHE_SIZE: u32 = 1024;
+/// Frames that are moved to the buddy lists when a cache is full.
+const SPILL: u32 = 256;
+/// A cache is filled with one block of this order.
+const REFILL_ORDER: usize = 5;
 
 /// Single frames close to a processor.
-#[derive(Default)]
 struct Cache {
-    data: ArrayVec<Frame, CACHE_SIZE>,
+    data: Stack,
     /// Frames full of zeros: dead tables are, since their entries are cleared as they are dropped.
-    zeroed: ArrayVec<Frame, CACHE_SIZE>,
+    zeroed: Stack,
+}
+
+/// Idle frames, linked through their records.
+struct Stack {
+    head: u32,
+    len: u32,
+}
+
+impl Stack {
+    #[inline]
+    fn push(&mut self, records: &[Record], frame: Frame) {
+        records[frame.0 as usize].set_next(self.head);
+        self.head = frame.0;
+        self.len += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self, records: &[Record]) -> Option<Frame> {
+        if self.head == NONE {
+            return None;
+        }
+        let frame = Frame(self.head);
+        self.head = records[frame.0 as usize].next();
+        self.len -= 1;
+        Some(frame)
+    }
+}
+
+impl Cache {
+    const fn new() -> Cache {
+        Cache { data: Stack { head: NONE, len: 0 }, zeroed: Stack { head: NONE, len: 0 } }
+    }
+
+    fn len(&self) -> u64 {
+        self.data.len as u64 + self.zeroed.len as u64
+    }
+
+    fn pop_any(&mut self, records: &[Record]) -> Option<Frame> {
+        self.data.pop(records).or_else(|| self.zeroed.pop(records))
+    }
 }
 
 /// All frames of a machine, or of an arena, and what is needed to manage them.
@@ -134,7 +177,7 @@ impl Memory {
             tables: AtomicU64::new(3),
             deferred: AtomicU64::new(0),
             next_space: AtomicU64::new(1),
-            caches: Default::default(),
+            caches: [const { CachePadded::new(Mutex::new(Cache::new())) }; CACHES],
             buddy: Mutex::new(buddy),
             platform: config.platform,
             reverse: Reverse::new(),
@@ -149,8 +192,8 @@ impl Memory {
 
     /// Frames by use now. Exact when nothing else runs; O(caches).
     pub fn stats(&self) -> MemoryStats {
-        let cached: usize = self.caches.iter().map(|cache| cache.lock()).map(|c| c.data.len() + c.zeroed.len()).sum();
-        let free = self.buddy.lock().free() + cached as u64;
+        let cached: u64 = self.caches.iter().map(|cache| cache.lock().len()).sum();
+        let free = self.buddy.lock().free() + cached;
         let (deferred, tables) = (self.deferred.load(Ordering::Relaxed), self.tables.load(Ordering::Relaxed));
         let reserved = self.reserved.load(Ordering::Relaxed);
         let data = self.total.saturating_sub(free + deferred + tables + reserved);
@@ -293,60 +336,60 @@ impl Memory {
     pub(crate) fn alloc_frame(&self) -> Result<Frame> {
         self.spend_allowance()?;
         let mut cache = self.cache().lock();
-        if let Some(frame) = cache.data.pop() {
-            return Ok(frame);
+        match cache.data.pop(self.records()) {
+            Some(frame) => Ok(frame),
+            None => self.refill(&mut cache),
         }
-        self.refill(&mut cache)
     }
 
     #[cold]
     fn refill(&self, cache: &mut Cache) -> Result<Frame> {
-        {
-            let mut buddy = self.buddy.lock();
-            while cache.data.len() < CACHE_SIZE / 2 {
-                match buddy.take(self.map.records(), 0) {
-                    Some(frame) => cache.data.push(frame),
-                    None => break,
-                }
+        let records = self.records();
+        let mut buddy = self.buddy.lock();
+        if let Some(block) = buddy.take(records, REFILL_ORDER) {
+            for frame in (block.0..block.0 + (1 << REFILL_ORDER)).rev().map(Frame) {
+                self.record(frame).mark(Kind::Idle, 0);
+                cache.data.push(records, frame);
             }
+        } else if let Some((block, order)) =
+            (0..REFILL_ORDER).rev().find_map(|order| Some((buddy.take(records, order)?, order)))
+        {
+            buddy.add_range(records, block.0 + 1, block.0 + (1 << order));
+            return Ok(block);
         }
-        cache.data.pop().or_else(|| cache.zeroed.pop()).or_else(|| self.steal()).ok_or(Error::OutOfMemory)
+        drop(buddy);
+        cache.pop_any(records).or_else(|| self.steal()).ok_or(Error::OutOfMemory)
     }
 
     /// From other processors' caches, when there is nothing else. Their locks are only tried: two thieves must not wait for each other.
     fn steal(&self) -> Option<Frame> {
-        self.caches.iter().find_map(|cache| {
-            let mut cache = cache.try_lock()?;
-            cache.data.pop().or_else(|| cache.zeroed.pop())
-        })
+        self.caches.iter().find_map(|cache| cache.try_lock()?.pop_any(self.records()))
     }
 
     /// Gives a single frame back.
     #[inline]
     pub(crate) fn free_frame(&self, frame: Frame) {
         let mut cache = self.cache().lock();
-        if cache.data.is_full() {
-            self.spill(&mut cache);
+        if cache.data.len >= CACHE_SIZE {
+            self.spill(&mut cache.data, SPILL);
         }
-        cache.data.push(frame);
+        cache.data.push(self.records(), frame);
     }
 
     #[cold]
-    fn spill(&self, cache: &mut Cache) {
+    fn spill(&self, stack: &mut Stack, frames: u32) {
         let mut buddy = self.buddy.lock();
-        for frame in cache.data.drain(..CACHE_SIZE / 2) {
-            buddy.release(self.map.records(), frame, 0);
+        for _ in 0..frames {
+            let Some(frame) = stack.pop(self.records()) else { break };
+            buddy.release(self.records(), frame, 0);
         }
     }
 
     fn drain_caches(&self) {
         for cache in &self.caches {
             let mut cache = cache.lock();
-            let mut buddy = self.buddy.lock();
-            let Cache { data, zeroed } = &mut *cache;
-            for frame in data.drain(..).chain(zeroed.drain(..)) {
-                buddy.release(self.map.records(), frame, 0);
-            }
+            self.spill(&mut cache.data, u32::MAX);
+            self.spill(&mut cache.zeroed, u32::MAX);
         }
     }
 
@@ -360,21 +403,16 @@ impl Memory {
     /// A frame full of zeros for a table, counted as one; idle until its record begins.
     pub(crate) fn alloc_zeroed(&self) -> Result<Frame> {
         self.spend_allowance()?;
-        let frame = {
-            let mut cache = self.cache().lock();
-            match cache.zeroed.pop() {
-                Some(frame) => frame,
-                None => {
-                    let frame = match cache.data.pop() {
-                        Some(frame) => frame,
-                        None => self.refill(&mut cache)?,
-                    };
-                    drop(cache);
-                    self.map.clear(frame);
-                    frame
-                }
-            }
+        let mut cache = self.cache().lock();
+        let zeroed = cache.zeroed.pop(self.records());
+        let frame = match zeroed.or_else(|| cache.data.pop(self.records())) {
+            Some(frame) => frame,
+            None => self.refill(&mut cache)?,
         };
+        drop(cache);
+        if zeroed.is_none() {
+            self.map.clear(frame);
+        }
         self.tables.fetch_add(1, Ordering::Relaxed);
         Ok(frame)
     }
@@ -387,11 +425,10 @@ impl Memory {
         );
         self.tables.fetch_sub(1, Ordering::Relaxed);
         let mut cache = self.cache().lock();
-        if cache.zeroed.is_full() {
-            drop(cache);
-            return self.free_frame(frame);
+        if cache.zeroed.len >= CACHE_SIZE {
+            self.spill(&mut cache.zeroed, SPILL);
         }
-        cache.zeroed.push(frame);
+        cache.zeroed.push(self.records(), frame);
     }
 
     pub(crate) fn note_deferred(&self, frames: u64) {

@@ -37,21 +37,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 12] = [
-        Kind::Absent,
-        Kind::Free,
-        Kind::FreeTail,
-        Kind::Idle,
-        Kind::Anon,
-        Kind::Object,
-        Kind::Reference,
-        Kind::Reserved,
-        Kind::Table1,
-        Kind::Table2,
-        Kind::Table3,
-        Kind::Table4,
-    ];
-
     /// The kind of a table of `level`.
     pub(crate) const fn table(level: Level) -> Kind {
         match level {
@@ -62,8 +47,22 @@ impl Kind {
         }
     }
 
-    fn from_bits(bits: u32) -> Kind {
-        Kind::ALL.into_iter().find(|kind| *kind as u32 == bits & 0xf).unwrap_or(Kind::Absent)
+    #[inline]
+    const fn from_bits(bits: u32) -> Kind {
+        match bits & 0xf {
+            1 => Kind::Free,
+            2 => Kind::FreeTail,
+            3 => Kind::Idle,
+            4 => Kind::Anon,
+            5 => Kind::Object,
+            6 => Kind::Reference,
+            7 => Kind::Reserved,
+            9 => Kind::Table1,
+            10 => Kind::Table2,
+            11 => Kind::Table3,
+            12 => Kind::Table4,
+            _ => Kind::Absent,
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl AddressSpace {
         while done < len {
             let Some((addr, offset, bytes)) = chunk(start, done, len) else { break };
             let leaf = self.tables().look(addr);
-            let allowed = leaf.rights.user && (access != Access::Write || leaf.rights.write);
+            let allowed = leaf.rights.user() && (access != Access::Write || leaf.rights.write());
             if leaf.entry.is_present() && allowed {
                 each(leaf.entry.frame(), offset, done, bytes);
                 done += bytes;

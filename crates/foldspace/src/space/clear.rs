@@ -3,10 +3,10 @@
 use core::sync::atomic::Ordering;
 
 use super::AddressSpace;
-use crate::addr::{ENTRIES, Index};
+use crate::addr::ENTRIES;
 use crate::frame::{Frame, Garbage, Memory};
 use crate::platform::Flush;
-use crate::table::{Entry, release_entry};
+use crate::table::{Entry, for_each_used, release_entry};
 
 impl AddressSpace {
     /// Unmaps everything. Time: the nodes that nobody else shares. Waits for no grace period.
@@ -24,14 +24,11 @@ impl AddressSpace {
 
     fn release_user_half(&self, garbage: &mut Garbage) {
         let mut root = self.tables().lock();
-        for index in Index::all().take(ENTRIES / 2) {
-            let entry = root.entry(index);
-            if entry.is_present() {
-                root.put(index, Entry::NONE);
-                release_entry(&self.memory, entry, root.level(), root.slot(index), garbage);
-                garbage.stale = true;
-            }
-        }
+        for_each_used(&self.memory.entries(self.root)[..ENTRIES / 2], |index, _| {
+            let entry = root.put(index, Entry::NONE);
+            release_entry(&self.memory, entry, root.level(), root.slot(index), garbage);
+            garbage.stale = true;
+        });
     }
 }
 

@@ -102,7 +102,7 @@ impl AddressSpace {
             check_access(vma, access, force)?;
             let attempt = match access {
                 Access::Write => self.write_fault(guard, version, vma, addr, force)?,
-                Access::Read | Access::Execute => self.read_fault(guard, version, vma, addr)?,
+                Access::Read | Access::Execute => self.read_fault(guard, version, vma, addr, access)?,
             };
             match attempt {
                 Attempt::Done => return Ok(()),
@@ -118,11 +118,19 @@ impl AddressSpace {
         self.vmas.same(version) && !self.in_change.contains(addr)
     }
 
-    fn read_fault(&self, guard: &Guard, version: VersionRef<'_>, vma: &Vma, addr: VirtAddr) -> Result<Attempt, Fault> {
+    fn read_fault(
+        &self,
+        guard: &Guard,
+        version: VersionRef<'_>,
+        vma: &Vma,
+        addr: VirtAddr,
+        access: Access,
+    ) -> Result<Attempt, Fault> {
         let leaf = self.tables().look(addr);
         if leaf.entry.is_present() {
             // Somebody was faster, or a processor remembered an old entry. A change in progress finishes by itself.
-            return Ok(if leaf.rights.user && !self.in_change.contains(addr) { Attempt::Done } else { Attempt::Again });
+            let allowed = leaf.rights.user() && (access != Access::Execute || leaf.rights.execute());
+            return Ok(if allowed && !self.in_change.contains(addr) { Attempt::Done } else { Attempt::Again });
         }
         let mut garbage = Garbage::new();
         let attempt = match &vma.backing {

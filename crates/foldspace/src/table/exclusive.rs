@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::release::release_table;
+use super::release::{for_each_used, release_table};
 use super::{Entry, Supply};
 use crate::addr::{Index, Level};
 use crate::error::Result;
@@ -149,23 +149,18 @@ impl<'m> Exclusive<'m> {
                 return Err(error);
             }
         };
-        let slots = memory.entries(shared).iter().zip(memory.entries(copy));
-        for (index, (from, to)) in Index::all().zip(slots) {
-            let bits = from.load(Ordering::Relaxed);
-            if bits == 0 {
-                continue;
-            }
-            let entry = Entry::from_bits(bits);
+        let (from, to) = (memory.entries(shared), memory.entries(copy));
+        for_each_used(from, |index, entry| {
             if entry.is_writable() {
                 // In the original too: its last owner will reuse it as it is. No shootdown is owed for that, since it could not be
                 // reached for writing, being shared.
-                from.fetch_and(!Entry::WRITE, Ordering::Relaxed);
+                from[index.get()].fetch_and(!Entry::WRITE, Ordering::Relaxed);
             }
             if !entry.is_reference() {
                 memory.copy_home(entry, shared, lineage, index);
             }
-            to.store(entry.without(Entry::WRITE).bits(), Ordering::Relaxed);
-        }
+            to[index.get()].store(entry.without(Entry::WRITE).bits(), Ordering::Relaxed);
+        });
         memory.record(copy).set_counts(original.counts());
         self.put(index, Entry::table(copy));
         garbage.stale = true;

@@ -18,5 +18,5 @@ pub(crate) use entry::Entry;
 pub(crate) use exclusive::Exclusive;
 pub(crate) use path::{Leaf, Root};
 pub(crate) use range::Touch;
-pub(crate) use release::release_entry;
+pub(crate) use release::{for_each_used, release_entry};
 pub(crate) use supply::Supply;

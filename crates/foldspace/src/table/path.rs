@@ -2,8 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{Entry, Exclusive, Supply};
-use crate::addr::{ENTRIES, Index, Level, VirtAddr};
+use super::{Entry, Exclusive, Supply, for_each_used};
+use crate::addr::{ENTRIES, Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
 use crate::frame::{Frame, Garbage, Home, Memory};
 
@@ -14,12 +14,40 @@ pub(crate) struct Root<'m> {
     pub(crate) frame: Frame,
 }
 
-/// What the entries on a path allow together: the processor's rule.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What the entries on a path allow together: the processor's rule. Kept as the bits that all of them have, and those that some has.
+#[derive(Clone, Copy)]
 pub(crate) struct Rights {
-    pub(crate) write: bool,
-    pub(crate) user: bool,
-    pub(crate) execute: bool,
+    all: u64,
+    any: u64,
+}
+
+impl Rights {
+    const UNLIMITED: Rights = Rights { all: !0, any: 0 };
+
+    #[inline(always)]
+    fn narrow(&mut self, entry: Entry) {
+        self.all &= entry.bits();
+        self.any |= entry.bits();
+    }
+    #[inline]
+    pub(crate) fn write(self) -> bool {
+        self.all & Entry::WRITE != 0
+    }
+    #[inline]
+    pub(crate) fn user(self) -> bool {
+        self.all & Entry::USER != 0
+    }
+    #[inline]
+    pub(crate) fn execute(self) -> bool {
+        self.any & Entry::NO_EXECUTE == 0
+    }
+}
+
+/// Whether the table that `entry` links is ours alone. A slot that lets its table be written is the only one that links it: sharing a
+/// table clears that bit in every slot first.
+#[inline(always)]
+fn is_own(entry: Entry) -> bool {
+    entry.is_present() && entry.is_writable()
 }
 
 /// Where a look-up ended.
@@ -45,25 +73,33 @@ impl<'m> Root<'m> {
     /// dropped meanwhile stays readable.
     #[inline]
     pub(crate) fn look(&self, addr: VirtAddr) -> Leaf {
-        let mut rights = Rights { write: true, user: true, execute: true };
-        let mut shared = false;
-        let mut table = self.frame;
-        let mut level = Level::L4;
-        loop {
-            let entry = self.load(table, addr.index(level));
-            rights.write &= entry.is_writable();
-            rights.user &= entry.is_user();
-            rights.execute &= entry.is_executable();
-            match level.below() {
-                Some(below) if entry.is_present() => {
-                    // A slot that may be written below refers to a table of our own: no need to look at its record.
-                    shared |=
-                        !entry.is_writable() && (entry.is_reference() || self.memory.record(entry.frame()).refs() > 1);
-                    (table, level) = (entry.frame(), below);
-                }
-                _ => return Leaf { entry, level, rights, shared },
-            }
+        let mut leaf = Leaf {
+            entry: self.load(self.frame, addr.index(Level::L4)),
+            level: Level::L4,
+            rights: Rights::UNLIMITED,
+            shared: false,
+        };
+        // Written out level by level, so that shifts are constants: this is the hottest walk there is.
+        let _ = self.look_below(&mut leaf, addr, Level::L3)
+            && self.look_below(&mut leaf, addr, Level::L2)
+            && self.look_below(&mut leaf, addr, Level::L1);
+        leaf.rights.narrow(leaf.entry);
+        leaf
+    }
+
+    /// Follows the entry that a walk has reached down to `level`; false if there is nothing to follow.
+    #[inline(always)]
+    fn look_below(&self, leaf: &mut Leaf, addr: VirtAddr, level: Level) -> bool {
+        let entry = leaf.entry;
+        if !entry.is_present() {
+            return false;
         }
+        leaf.rights.narrow(entry);
+        // A slot that lets its table be written links it alone: no need to look at its record.
+        leaf.shared |= !entry.is_writable() && (entry.is_reference() || self.memory.record(entry.frame()).refs() > 1);
+        leaf.entry = self.load(entry.frame(), addr.index(level));
+        leaf.level = level;
+        true
     }
 
     /// Locks the table of `level` on the path to `addr`, after making the whole path exclusive: tables are made where there are none and
@@ -72,7 +108,25 @@ impl<'m> Root<'m> {
     /// # Errors
     ///
     /// Out of memory. The path may be exclusive part of the way down then, which changes nothing that anyone can see.
+    #[inline]
     pub(crate) fn own(
+        &self,
+        addr: VirtAddr,
+        level: Level,
+        supply: &mut Supply<'m>,
+        garbage: &mut Garbage,
+    ) -> Result<Exclusive<'m>> {
+        if level == Level::L1
+            && let Some(table) = self.linked(addr, Level::L1)
+            && let Some(owned) = self.lock_if_linked(table, addr, Level::L1)
+        {
+            return Ok(owned);
+        }
+        self.make_own(addr, level, supply, garbage)
+    }
+
+    /// [`Root::own`] where something on the path is missing or shared.
+    fn make_own(
         &self,
         addr: VirtAddr,
         level: Level,
@@ -84,45 +138,50 @@ impl<'m> Root<'m> {
             while let (true, Some(below)) = (at > level, at.below()) {
                 let index = addr.index(at);
                 let entry = self.load(table, index);
-                if !self.is_own(entry) {
-                    let Some(mut parent) = self.lock_if_linked(table, at, addr) else { break };
+                if is_own(entry) {
+                    table = entry.frame();
+                } else {
+                    let Some(mut parent) = self.lock_if_linked(table, addr, at) else { break };
                     parent.own_child(index, supply, garbage)?;
                     table = parent.entry(index).frame();
-                } else {
-                    table = entry.frame();
                 }
                 at = below;
             }
             if at == level
-                && let Some(owned) = self.lock_if_linked(table, at, addr)
+                && let Some(owned) = self.lock_if_linked(table, addr, at)
             {
                 return Ok(owned);
             }
         }
     }
 
-    /// Whether the table that `entry` links is ours alone and may be written.
-    #[inline]
-    fn is_own(&self, entry: Entry) -> bool {
-        entry.is_present()
-            && entry.is_writable()
-            && !entry.is_reference()
-            && self.memory.record(entry.frame()).refs() == 1
+    /// The table of `level` to which a path of our own leads now.
+    #[inline(always)]
+    fn linked(&self, addr: VirtAddr, level: Level) -> Option<Frame> {
+        let mut table = self.frame;
+        for above in [Level::L4, Level::L3, Level::L2] {
+            if above > level {
+                table = Some(self.load(table, addr.index(above))).filter(|entry| is_own(*entry))?.frame();
+            }
+        }
+        Some(table)
     }
 
     /// Locks `table` if the path to `addr` still leads to it, over tables of our own.
-    #[inline]
-    fn lock_if_linked(&self, table: Frame, level: Level, addr: VirtAddr) -> Option<Exclusive<'m>> {
+    #[inline(always)]
+    fn lock_if_linked(&self, table: Frame, addr: VirtAddr, level: Level) -> Option<Exclusive<'m>> {
         let locked = Exclusive::lock(self.memory, table, level);
-        let (mut walk, mut at) = (self.frame, Level::L4);
-        while at > level {
-            let entry = self.load(walk, addr.index(at));
-            if !self.is_own(entry) {
-                return None;
-            }
-            (walk, at) = (entry.frame(), at.below()?);
+        (self.linked(addr, level) == Some(table)).then_some(locked)
+    }
+
+    /// Locks the last-level table that holds all of `range`, if there is one such table and its path is exclusive already.
+    #[inline]
+    pub(super) fn lock_only_table(&self, range: PageRange) -> Option<Exclusive<'m>> {
+        let span = Level::L1.table_span();
+        if range.start().get() / span != (range.end().get() - 1) / span {
+            return None;
         }
-        (walk == table).then_some(locked)
+        self.lock_if_linked(self.linked(range.start(), Level::L1)?, range.start(), Level::L1)
     }
 
     /// Locks the root, which is always ours.
@@ -139,20 +198,16 @@ impl<'m> Root<'m> {
     pub(crate) fn share_into(&self, new: Frame) -> Result<()> {
         let locked = self.lock();
         let lineage = self.memory.join_lineage(self.frame, new)?;
-        let halves = self.memory.entries(self.frame).iter().zip(self.memory.entries(new));
-        for (index, (from, to)) in Index::all().zip(halves).take(ENTRIES / 2) {
-            let entry = Entry::from_bits(from.load(Ordering::Relaxed));
-            if !entry.is_present() {
-                continue;
-            }
+        let (from, to) = (self.memory.entries(self.frame), self.memory.entries(new));
+        for_each_used(&from[..ENTRIES / 2], |index, entry| {
             if !entry.is_reference() {
-                from.fetch_and(!Entry::WRITE, Ordering::AcqRel);
+                from[index.get()].fetch_and(!Entry::WRITE, Ordering::AcqRel);
                 let record = self.memory.record(entry.frame());
                 record.set_home(Home::Lineage(lineage, index));
                 record.add_ref();
             }
-            to.store(entry.without(Entry::WRITE).bits(), Ordering::Release);
-        }
+            to[index.get()].store(entry.without(Entry::WRITE).bits(), Ordering::Release);
+        });
         self.memory.record(new).set_counts(self.memory.record(locked.table()).counts());
         Ok(())
     }

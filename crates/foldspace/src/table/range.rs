@@ -57,6 +57,9 @@ impl<'m> Root<'m> {
     ///
     /// Out of memory; then nothing has been copied.
     pub(crate) fn own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
+        if self.lock_only_table(range).is_some() {
+            return Ok(());
+        }
         let needed = self.count_shared(self.frame, Level::L4, range, touch, false);
         let mut supply = Supply::reserve(self.memory, needed)?;
         own_below(&mut self.lock(), range, touch, &mut supply, garbage)
@@ -80,6 +83,13 @@ impl<'m> Root<'m> {
     /// Takes out everything that is present in `range`, whose edges are exclusive. Tables that become empty go too, unless `keep` says
     /// that something is still mapped in their span.
     pub(crate) fn clear_range(&self, range: PageRange, garbage: &mut Garbage, keep: &dyn Fn(PageRange) -> bool) {
+        if let Some(mut table) = self.lock_only_table(range) {
+            clear_below(self.memory, &mut table, range, garbage, keep);
+            let start = VirtAddr(range.start().get() & !(Level::L1.table_span() - 1));
+            if !table.is_empty() || PageRange::from_len(start, Level::L1.table_span()).is_some_and(keep) {
+                return;
+            }
+        }
         clear_below(self.memory, &mut self.lock(), range, garbage, keep);
     }
 
@@ -90,7 +100,10 @@ impl<'m> Root<'m> {
         garbage: &mut Garbage,
         change: &mut dyn FnMut(&mut Exclusive<'m>, Index, Entry, &mut Garbage),
     ) {
-        change_below(&mut self.lock(), range, garbage, change);
+        match self.lock_only_table(range) {
+            Some(mut table) => change_below(&mut table, range, garbage, change),
+            None => change_below(&mut self.lock(), range, garbage, change),
+        }
     }
 }
 

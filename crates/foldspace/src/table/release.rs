@@ -1,6 +1,6 @@
 //! Taking subtrees apart: only nodes that nobody else shares are walked.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::Entry;
 use crate::addr::{Index, Level};
@@ -36,13 +36,30 @@ pub(crate) fn release_entry(memory: &Memory, entry: Entry, level: Level, slot: S
 
 /// Empties a locked table without references and hands it to `garbage`. The lock goes with it.
 pub(super) fn release_table(memory: &Memory, table: Frame, level: Level, garbage: &mut Garbage) {
-    for (index, slot) in Index::all().zip(memory.entries(table)) {
-        let bits = slot.load(Ordering::Relaxed);
-        if bits != 0 {
-            slot.store(0, Ordering::Relaxed);
-            release_entry(memory, Entry::from_bits(bits), level, Slot { table, index }, garbage);
-        }
+    if !memory.record(table).counts().is_empty() {
+        let entries = memory.entries(table);
+        for_each_used(entries, |index, entry| {
+            entries[index.get()].store(0, Ordering::Relaxed);
+            release_entry(memory, entry, level, Slot { table, index }, garbage);
+        });
     }
     memory.leave_lineage(table);
     garbage.push_table(memory, table);
+}
+
+/// Calls `visit` for each entry that is not empty. Tables are sparse more often than not, so empty entries are passed over eight at a time.
+#[inline(always)]
+pub(crate) fn for_each_used(entries: &[AtomicU64], mut visit: impl FnMut(Index, Entry)) {
+    const AT_ONCE: usize = 8;
+    for (group, slots) in entries.chunks_exact(AT_ONCE).enumerate() {
+        if slots.iter().fold(0, |any, slot| any | slot.load(Ordering::Relaxed)) == 0 {
+            continue;
+        }
+        for (position, slot) in slots.iter().enumerate() {
+            let bits = slot.load(Ordering::Relaxed);
+            if bits != 0 {
+                visit(Index::truncate((group * AT_ONCE + position) as u64), Entry::from_bits(bits));
+            }
+        }
+    }
 }
