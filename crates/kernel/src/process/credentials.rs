@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 
 /// User and group ids (credentials(7)).
 #[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the manual page's own names")]
 pub struct Credentials {
     pub uid: u32,
     pub euid: u32,
@@ -22,7 +21,6 @@ pub struct Credentials {
 
 /// Capability sets, as bits (capabilities(7)). They are kept and reported; what the kernel itself checks is [`Credentials::is_privileged`].
 #[derive(Clone, Copy, Debug)]
-#[expect(missing_docs, reason = "the manual page's own names")]
 pub struct Capabilities {
     pub effective: u64,
     pub permitted: u64,

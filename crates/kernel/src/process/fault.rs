@@ -12,7 +12,7 @@ use super::signal::info::code;
 use super::signal::{SigInfo, Signal, send};
 use super::task::Trap;
 use super::Task;
-use crate::arch::exceptions::{FAULT_FETCH, FAULT_WRITE};
+use crate::arch::exceptions::{FAULT_FETCH, FAULT_USER, FAULT_WRITE};
 use crate::arch::{Exception, FpuState, TrapFrame};
 use crate::sched;
 
@@ -33,7 +33,7 @@ pub fn handle_page_fault(_frame: &mut TrapFrame, address: u64, error_code: u64) 
     // Asked again for the reason: it may even have become possible meanwhile, and the program simply tries again.
     let fault = match sched::with_space(|space| space.fault(VirtAddr(address), access(error_code))) {
         Some(Err(fault)) => fault,
-        Some(Ok(())) if address < foldspace::addr::USER_END.get() => return,
+        Some(Ok(())) if address < foldspace::addr::USER_END.get() && error_code & FAULT_USER != 0 => return,
         _ => Fault::NotMapped,
     };
     *task.last_trap.lock() = Trap { vector: Exception::PageFault as u64, error_code, address };

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;
 
 use foldspace::AddressSpace;
-use foldspace::space::Layout;
+use foldspace::space::{ForkMode, Layout};
 use spin::Mutex;
 
 use super::credentials::Credentials;
@@ -15,6 +15,7 @@ use super::signal::state::{AlternateStack, TaskSignals};
 use super::slot::Slot;
 use super::task::{COMM_LEN, Trap, prepare_exit};
 use super::{Process, Task, tree};
+use crate::boot::info::info;
 use crate::arch::{FpuState, SegmentBases, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
@@ -39,6 +40,9 @@ pub fn start_init() {
     prepare_exit();
     let thread = Thread::new().expect("memory for the first thread");
     let space = Arc::new(AddressSpace::new(memory(), Layout::default()).expect("memory for the first process"));
+    if let Some(mode) = fork_mode() {
+        space.set_fork_mode(mode);
+    }
     thread.prepare(
         space.clone(),
         &TrapFrame::new_program(0, 0),
@@ -72,6 +76,19 @@ pub fn start_init() {
         task
     };
     sched::spawn(task);
+}
+
+/// What the kernel's command line says about forks (`foldspace.fork`); every process inherits it.
+fn fork_mode() -> Option<ForkMode> {
+    match info().option("foldspace.fork")? {
+        "copy" => Some(ForkMode::Copy),
+        "leaf" => Some(ForkMode::Leaf),
+        "full" => Some(ForkMode::Full),
+        other => {
+            log::warn!("foldspace.fork={other} is not copy, leaf or full: ignored");
+            None
+        }
+    }
 }
 
 /// The first thing that the first process does, in the kernel.

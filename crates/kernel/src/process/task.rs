@@ -159,7 +159,7 @@ impl Task {
 }
 
 /// What tasks that have ended have for an address space.
-fn empty_space() -> Arc<AddressSpace> {
+pub fn empty_space() -> Arc<AddressSpace> {
     static EMPTY: Once<Arc<AddressSpace>> = Once::new();
     let make = || {
         let space = AddressSpace::new(mm::memory(), foldspace::space::Layout::default());

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{SigInfo, SigSet, Signal};
+use super::{SigInfo, SigSet};
 
 /// How many instances of real-time signals may wait at once for one thread or process: a stand-in for `RLIMIT_SIGPENDING`.
 const QUEUE_LIMIT: usize = 1024;
