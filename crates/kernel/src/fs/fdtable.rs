@@ -136,7 +136,8 @@ impl FdTable {
 
     /// Takes away all that exec closes; returns the files.
     pub fn close_on_exec(&mut self) -> Vec<Arc<File>> {
-        let doomed = self.slots.iter_mut().filter(|slot| slot.as_ref().is_some_and(|slot| slot.at_exec == AtExec::Close));
+        let doomed =
+            self.slots.iter_mut().filter(|slot| slot.as_ref().is_some_and(|slot| slot.at_exec == AtExec::Close));
         doomed.filter_map(|slot| slot.take()).map(|slot| slot.file).collect()
     }
 

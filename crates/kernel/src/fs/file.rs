@@ -84,11 +84,7 @@ impl OpenFlags {
 
     /// What is over once the file is open, and is not shown by F_GETFL.
     pub fn of_opening() -> OpenFlags {
-        OpenFlags::CREATE
-            | OpenFlags::EXCLUSIVE
-            | OpenFlags::NO_CTTY
-            | OpenFlags::TRUNCATE
-            | OpenFlags::CLOSE_ON_EXEC
+        OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::NO_CTTY | OpenFlags::TRUNCATE | OpenFlags::CLOSE_ON_EXEC
     }
 }
 

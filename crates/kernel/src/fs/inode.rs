@@ -222,8 +222,7 @@ impl Inode {
 
     /// Whether two references are to the same inode.
     pub fn same(&self, other: &Inode) -> bool {
-        core::ptr::eq(self, other)
-            || (self.superblock.device == other.superblock.device && self.number == other.number)
+        core::ptr::eq(self, other) || (self.superblock.device == other.superblock.device && self.number == other.number)
     }
 
     /// Notes a change of the content.

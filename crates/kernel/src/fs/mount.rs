@@ -107,7 +107,12 @@ fn populate_devices(root: &Arc<Dentry>) -> Result<(), Errno> {
             Ok(Inode::new(superblock, Kind::Character(number), Attributes::new(permissions)))
         })?;
     }
-    let links = [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")];
+    let links = [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ];
     for (name, target) in links {
         tree::create(root, name.as_bytes(), || {
             let target = target.as_bytes().into();

@@ -13,8 +13,9 @@ use super::inode::{Attributes, Inode, Kind};
 use super::io::{CHUNK, Sink, Supply, done_or_fault};
 use super::{poll, superblock};
 use crate::errno::Errno;
+use crate::process::signal::Signal;
 use crate::process::{self, Task};
-use crate::sched::WaitQueue;
+use crate::sched::{self, WaitQueue};
 use crate::syscall::SysResult;
 
 /// Bytes that a new pipe holds.
@@ -232,10 +233,7 @@ impl Pipe {
                     }
                 }
                 Err(Errno::EPIPE) => {
-                    process::send_signal(
-                        crate::sched::with_current(|task| task.pid),
-                        linux_raw_sys::general::SIGPIPE,
-                    );
+                    process::send_signal(sched::with_current(|task| task.tgid), Signal::PIPE.number());
                     return if total > 0 { Ok(total) } else { Err(Errno::EPIPE) };
                 }
                 Err(error) => return if total > 0 { Ok(total) } else { Err(error) },

@@ -33,9 +33,7 @@ impl Interest {
     pub fn ready(&self) -> Ready {
         match &self.file {
             None => Ready::INVALID,
-            Some(file) => {
-                file.body.ready(file) & (self.events | Ready::ERROR | Ready::HANG_UP | Ready::INVALID)
-            }
+            Some(file) => file.body.ready(file) & (self.events | Ready::ERROR | Ready::HANG_UP | Ready::INVALID),
         }
     }
 }

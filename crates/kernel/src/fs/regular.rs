@@ -82,6 +82,7 @@ impl Regular {
         let label = Arc::new(Mutex::new(Label::Removed(Vec::new())));
         let source = FileSource { device: superblock.device, inode: number, content, label: label.clone() };
         let object = Object::new(mm::memory(), Box::new(source), content.len() as u64)?;
+        mm::objects::made(&object);
         let regular = Regular { object, label, from_archive: !content.is_empty(), append: Mutex::new(()) };
         Ok(Inode::numbered(superblock, number, Kind::Regular(regular), attributes))
     }
@@ -98,7 +99,8 @@ impl Regular {
 
     /// Makes mappings show the name that `dentry` had, once it is removed.
     pub fn name_removed(&self, dentry: &Arc<Dentry>) {
-        let shown = matches!(&*self.label.lock(), Label::Name(name) if core::ptr::eq(name.as_ptr(), Arc::as_ptr(dentry)));
+        let shown =
+            matches!(&*self.label.lock(), Label::Name(name) if core::ptr::eq(name.as_ptr(), Arc::as_ptr(dentry)));
         if shown {
             let mut path = Vec::new();
             dentry.path(None, &mut path);

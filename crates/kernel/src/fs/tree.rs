@@ -36,7 +36,11 @@ pub fn check_can_hold(directory: &Dentry) -> Result<(), Errno> {
 }
 
 /// Enters a new inode under a name. `EEXIST` if the name is taken.
-pub fn create(directory: &Arc<Dentry>, name: &[u8], make: impl FnOnce() -> Result<Arc<Inode>, Errno>) -> Result<Arc<Dentry>, Errno> {
+pub fn create(
+    directory: &Arc<Dentry>,
+    name: &[u8],
+    make: impl FnOnce() -> Result<Arc<Inode>, Errno>,
+) -> Result<Arc<Dentry>, Errno> {
     let _change = CHANGE.lock();
     if directory.child(name).is_ok() {
         return Err(Errno::EEXIST);

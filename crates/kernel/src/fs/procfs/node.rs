@@ -10,8 +10,8 @@ use crate::fs::dentry::Dentry;
 use crate::fs::file::File;
 use crate::fs::inode::mode;
 use crate::fs::mount;
-use crate::fs::path::LastLink;
 use crate::fs::path::FsContext;
+use crate::fs::path::LastLink;
 use crate::process::{self, Pid, Task};
 use crate::sched;
 
@@ -278,9 +278,14 @@ fn open_file(pid: Pid, fd: i32) -> Result<Arc<File>, Errno> {
 impl Node {
     /// The entry of that name.
     pub fn child(&self, name: &[u8]) -> Option<Node> {
-        let among = |entries: &[(&str, Node)]| entries.iter().find(|(entry, _)| entry.as_bytes() == name).map(|&(_, node)| node);
+        let among = |entries: &[(&str, Node)]| {
+            entries.iter().find(|(entry, _)| entry.as_bytes() == name).map(|&(_, node)| node)
+        };
         let part = |pid, skip| {
-            PROCESS[skip..].iter().find(|(entry, _)| entry.as_bytes() == name).map(|&(_, part): &(_, Part)| part.of(pid))
+            PROCESS[skip..]
+                .iter()
+                .find(|(entry, _)| entry.as_bytes() == name)
+                .map(|&(_, part): &(_, Part)| part.of(pid))
         };
         match *self {
             Node::Root => among(ROOT).or_else(|| {
@@ -327,9 +332,7 @@ impl Node {
         }
         let mut numbers: Vec<u32> = match *self {
             Node::Root => process::tree::processes().iter().map(|process| process.pid).collect(),
-            Node::Tasks(pid) => {
-                process::all().iter().filter(|task| task.tgid == pid).map(|task| task.pid).collect()
-            }
+            Node::Tasks(pid) => process::all().iter().filter(|task| task.tgid == pid).map(|task| task.pid).collect(),
             Node::Fds(pid) | Node::FdInfos(pid) => match process::find(pid) {
                 Some(task) => task.files.lock().numbers().map(|fd| fd as u32).collect(),
                 None => Vec::new(),
@@ -378,7 +381,6 @@ impl Node {
             },
             Node::ProcessFile { file: ProcessFile::Environ | ProcessFile::Io, .. } => 0o400,
             Node::ProcessFile { file: ProcessFile::Comm | ProcessFile::OomScoreAdj, .. } => 0o644,
-            Node::System(SystemFile::HostName | SystemFile::OvercommitMemory | SystemFile::MaxMapCount) => 0o644,
             Node::System(_) | Node::ProcessFile { .. } | Node::FdInfo { .. } => 0o444,
             _ => 0o555,
         }

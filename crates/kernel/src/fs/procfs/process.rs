@@ -55,7 +55,7 @@ pub fn text(file: ProcessFile, task: &Arc<Task>, out: &mut Vec<u8>) -> Result<()
 
 /// The letter of a task's state.
 pub fn state_letter(task: &Task) -> char {
-    if task.is_leader() && tree::is_zombie(task.pid) { 'Z' } else { task.thread.state_letter() }
+    if task.is_leader() && tree::is_zombie(task.pid) { 'Z' } else { task.state_letter() }
 }
 
 fn strings(space: &AddressSpace, start: VirtAddr, end: VirtAddr, out: &mut Vec<u8>) {
@@ -135,7 +135,7 @@ fn stat(task: &Arc<Task>, out: &mut Vec<u8>) {
 
 /// Live threads of a task's process; a zombie still counts as one.
 pub fn threads(task: &Task) -> usize {
-    task.process.threads.lock().iter().filter(|thread| thread.strong_count() > 0).count().max(1)
+    task.process.threads.lock().len().max(1)
 }
 
 fn statm(task: &Task, out: &mut Vec<u8>) {

@@ -10,7 +10,7 @@ use crate::process::signal::Signal;
 
 /// Signals that are ignored and those that are caught, as bit masks.
 pub fn handled(task: &Task) -> (u64, u64) {
-    let handlers = task.handlers.lock();
+    let handlers = task.process.handlers.lock();
     let (mut ignored, mut caught) = (0, 0);
     for signal in (1..=64).filter_map(Signal::new) {
         let action = handlers.get(signal);

@@ -7,7 +7,7 @@ use core::fmt;
 
 use foldspace::space::MAX_MAP_COUNT;
 use raw_cpuid::CpuId;
-use spin::{Mutex, Once};
+use spin::Once;
 
 use super::node::SystemFile;
 use crate::fs::fdtable::MAX_FDS;
@@ -15,27 +15,11 @@ use crate::fs::{mount, pipe, random};
 use crate::mm;
 use crate::process::limits::MAX_FILES;
 use crate::process::tree::{self, PID_MAX};
+use crate::syscall::system::{hostname, release, version};
 use crate::time::{NANOS_PER_SECOND, monotonic_ns, realtime_ns};
 
 /// `uname -s`.
-pub const OS_TYPE: &str = "Linux";
-/// `uname -r`: the Linux whose behaviour is matched, and who matches it.
-pub const OS_RELEASE: &str = "6.18.0-foldspace";
-/// `uname -v`.
-pub const KERNEL_VERSION: &str = "#1 Foldspace";
-
-static HOST_NAME: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-
-/// `uname -n`.
-pub fn host_name() -> Vec<u8> {
-    let name = HOST_NAME.lock();
-    if name.is_empty() { b"(none)".to_vec() } else { name.clone() }
-}
-
-/// Sets it, cut to 64 bytes.
-pub fn set_host_name(name: &[u8]) {
-    *HOST_NAME.lock() = name[..name.len().min(64)].to_vec();
-}
+const OS_TYPE: &str = "Linux";
 
 /// Formats into bytes.
 pub struct Text<'a>(pub &'a mut Vec<u8>);
@@ -58,6 +42,12 @@ impl Text<'_> {
         self.0.extend_from_slice(bytes);
     }
 
+    /// Appends bytes and a newline.
+    pub fn line(&mut self, bytes: &[u8]) {
+        self.bytes(bytes);
+        self.bytes(b"\n");
+    }
+
     /// Appends bytes with newline and backslash escaped (names of tasks in `status`).
     pub fn escaped(&mut self, bytes: &[u8]) {
         for &byte in bytes {
@@ -75,7 +65,7 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
     let mut text = Text(out);
     match file {
         SystemFile::Cmdline => {
-            text.bytes(crate::boot::command_line().as_bytes());
+            text.bytes(crate::boot::info::info().command_line().as_bytes());
             text.bytes(b"\n");
         }
         SystemFile::Cpuinfo => cpuinfo(&mut text),
@@ -106,7 +96,10 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
             ));
         }
         SystemFile::Version => {
-            text.put(format_args!("{OS_TYPE} version {OS_RELEASE} (foldspace) {KERNEL_VERSION}\n"));
+            text.put(format_args!("{OS_TYPE} version "));
+            text.bytes(release());
+            text.bytes(b" (foldspace) ");
+            text.line(version());
         }
         SystemFile::Vmstat => {
             let stats = mm::memory().stats();
@@ -116,12 +109,9 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
         SystemFile::MmapMinAddr => text.bytes(b"65536\n"),
         SystemFile::OvercommitMemory => text.bytes(b"1\n"),
         SystemFile::OsType => text.put(format_args!("{OS_TYPE}\n")),
-        SystemFile::OsRelease => text.put(format_args!("{OS_RELEASE}\n")),
-        SystemFile::KernelVersion => text.put(format_args!("{KERNEL_VERSION}\n")),
-        SystemFile::HostName => {
-            text.bytes(&host_name());
-            text.bytes(b"\n");
-        }
+        SystemFile::OsRelease => text.line(release()),
+        SystemFile::KernelVersion => text.line(version()),
+        SystemFile::HostName => text.line(&hostname()),
         SystemFile::PidMax => text.put(format_args!("{PID_MAX}\n")),
         SystemFile::ThreadsMax => text.put(format_args!("{PID_MAX}\n")),
         SystemFile::RandomizeVaSpace => text.bytes(b"0\n"),
@@ -142,7 +132,8 @@ fn uuid() -> String {
     random::fill(&mut bytes);
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = |range: core::ops::Range<usize>| -> String { bytes[range].iter().map(|byte| format!("{byte:02x}")).collect() };
+    let hex =
+        |range: core::ops::Range<usize>| -> String { bytes[range].iter().map(|byte| format!("{byte:02x}")).collect() };
     format!("{}-{}-{}-{}-{}\n", hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16))
 }
 
@@ -216,11 +207,7 @@ fn cpuinfo(text: &mut Text<'_>) {
         vendor.as_ref().map_or("unknown", |vendor| vendor.as_str())
     ));
     if let Some(features) = &features {
-        text.put(format_args!(
-            "cpu family\t: {}\nmodel\t\t: {}\n",
-            features.family_id(),
-            features.model_id()
-        ));
+        text.put(format_args!("cpu family\t: {}\nmodel\t\t: {}\n", features.family_id(), features.model_id()));
     }
     text.put(format_args!("model name\t: {}\n", brand.as_ref().map_or("unknown", |brand| brand.as_str().trim())));
     if let Some(features) = &features {

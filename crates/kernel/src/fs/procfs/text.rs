@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use spin::Mutex;
 
-use super::node::{Node, ProcessFile, SystemFile, task};
+use super::node::{Node, ProcessFile, task};
 use super::{process, system};
 use crate::errno::Errno;
 use crate::fs::file::{Body, File, Whence, seek_within};
@@ -52,10 +52,6 @@ impl TextBody {
                 let score = core::str::from_utf8(value.trim_ascii()).ok().and_then(|text| text.parse::<i32>().ok());
                 // Nobody is killed for want of memory: the score is checked and has no effect.
                 score.filter(|score| (-1000..=1000).contains(score)).map(|_| ()).ok_or(Errno::EINVAL)
-            }
-            (Node::System(SystemFile::HostName), _) => {
-                system::set_host_name(value.trim_ascii_end());
-                Ok(())
             }
             _ => Err(Errno::EINVAL),
         }

@@ -124,7 +124,7 @@ impl Tty {
             return Ok(());
         }
         let blocked = task.signals.lock().blocked.contains(signal);
-        if blocked || task.handlers.lock().get(signal).is_ignore() {
+        if blocked || task.process.handlers.lock().get(signal).is_ignore() {
             return if signal == Signal::TTIN { Err(Errno::EIO) } else { Ok(()) };
         }
         if is_orphaned_group(pgid) {

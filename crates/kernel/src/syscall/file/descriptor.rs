@@ -24,18 +24,23 @@ pub fn close(task: &Task, fd: i32) -> SysResult {
     Ok(0)
 }
 
+/// The caller gets a table of its own first (`linux/close_range.h`).
+const CLOSE_RANGE_UNSHARE: u32 = 1 << 1;
+/// Nothing is closed but at exec.
+const CLOSE_RANGE_CLOEXEC: u32 = 1 << 2;
+
 /// close_range(2)
 pub fn close_range(task: &Task, first: u32, last: u32, flags: u32) -> SysResult {
-    if flags & !(raw::CLOSE_RANGE_UNSHARE | raw::CLOSE_RANGE_CLOEXEC) != 0 || first > last {
+    if flags & !(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC) != 0 || first > last {
         return Err(Errno::EINVAL);
     }
-    if flags & raw::CLOSE_RANGE_UNSHARE != 0 {
+    if flags & CLOSE_RANGE_UNSHARE != 0 {
         task.files.unshare();
     }
     let within = |fd: &i32| (first..=last).contains(&(*fd as u32));
     let numbers: alloc::vec::Vec<i32> = task.files.lock().numbers().filter(within).collect();
     for fd in numbers {
-        if flags & raw::CLOSE_RANGE_CLOEXEC != 0 {
+        if flags & CLOSE_RANGE_CLOEXEC != 0 {
             // Another thread may have closed it meanwhile: nothing is left to be done then.
             let _ = task.files.lock().set_at_exec(fd, AtExec::Close);
         } else {

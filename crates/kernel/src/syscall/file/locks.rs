@@ -83,8 +83,7 @@ pub fn record_lock(task: &Task, file: &File, command: u32, address: u64) -> SysR
         match file.inode().locks.conflict(&wanted) {
             None => request.kind = raw::F_UNLCK as i16,
             Some(held) => {
-                request.kind =
-                    if held.kind == LockKind::Shared { raw::F_RDLCK as i16 } else { raw::F_WRLCK as i16 };
+                request.kind = if held.kind == LockKind::Shared { raw::F_RDLCK as i16 } else { raw::F_WRLCK as i16 };
                 request.whence = raw::SEEK_SET as i16;
                 request.start = held.start as i64;
                 request.len = if held.end == u64::MAX { 0 } else { (held.end - held.start) as i64 };

@@ -1,5 +1,6 @@
 //! `poll` and `select`.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as raw;
@@ -27,12 +28,12 @@ struct PollFd {
 const _: () = assert!(size_of::<PollFd>() == size_of::<raw::pollfd>());
 
 /// poll(2). The timeout is in milliseconds, below 0 for none.
-pub fn poll(task: &Task, address: u64, count: usize, timeout: i32) -> SysResult {
+pub fn poll(task: &Arc<Task>, address: u64, count: usize, timeout: i32) -> SysResult {
     let deadline = u64::try_from(timeout).ok().map(|millis| monotonic_ns() + millis * 1_000_000);
     poll_until(task, address, count, deadline)
 }
 
-fn poll_until(task: &Task, address: u64, count: usize, deadline: Option<u64>) -> SysResult {
+fn poll_until(task: &Arc<Task>, address: u64, count: usize, deadline: Option<u64>) -> SysResult {
     if count > descriptor_limit(task) {
         return Err(Errno::EINVAL);
     }
@@ -108,7 +109,7 @@ impl Timeout {
 }
 
 /// Runs a wait with another signal mask. If a signal ends it, the mask stays until its handler has been entered; signal delivery restores it.
-fn with_mask(task: &Task, mask: (u64, usize), wait: impl FnOnce() -> SysResult) -> SysResult {
+fn with_mask(task: &Arc<Task>, mask: (u64, usize), wait: impl FnOnce() -> SysResult) -> SysResult {
     let (address, size) = mask;
     if address == 0 {
         return wait();
@@ -122,19 +123,23 @@ fn with_mask(task: &Task, mask: (u64, usize), wait: impl FnOnce() -> SysResult) 
         core::mem::replace(&mut signals.blocked, new)
     };
     // What was blocked may be deliverable now.
-    task.work.store(true, core::sync::atomic::Ordering::Relaxed);
+    task.notify();
     let result = wait();
-    let mut signals = task.signals.lock();
-    if matches!(result, Err(error) if error.is_restart() || error == Errno::EINTR) {
-        signals.saved = Some(old);
-    } else {
-        signals.blocked = old;
+    let interrupted = matches!(result, Err(error) if error.is_restart() || error == Errno::EINTR);
+    {
+        let mut signals = task.signals.lock();
+        if interrupted {
+            signals.saved = Some(old);
+        } else {
+            signals.blocked = old;
+        }
     }
+    task.notify();
     result
 }
 
 /// ppoll(2)
-pub fn ppoll(task: &Task, address: u64, count: usize, timeout: u64, mask: (u64, usize)) -> SysResult {
+pub fn ppoll(task: &Arc<Task>, address: u64, count: usize, timeout: u64, mask: (u64, usize)) -> SysResult {
     let timeout = Timeout::read(timeout, 1)?;
     let result = with_mask(task, mask, || poll_until(task, address, count, timeout.deadline));
     timeout.write_rest();
@@ -161,7 +166,7 @@ fn read_sets(addresses: [u64; 3], words: usize) -> Result<Sets, Errno> {
     Ok(sets)
 }
 
-fn select_until(task: &Task, count: i32, addresses: [u64; 3], deadline: Option<u64>) -> SysResult {
+fn select_until(task: &Arc<Task>, count: i32, addresses: [u64; 3], deadline: Option<u64>) -> SysResult {
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?.min(descriptor_limit(task));
     let sets = read_sets(addresses, count.div_ceil(64))?;
     let mut numbers = Vec::new();
@@ -202,7 +207,7 @@ fn select_until(task: &Task, count: i32, addresses: [u64; 3], deadline: Option<u
 }
 
 /// select(2)
-pub fn select(task: &Task, count: i32, sets: [u64; 3], timeout: u64) -> SysResult {
+pub fn select(task: &Arc<Task>, count: i32, sets: [u64; 3], timeout: u64) -> SysResult {
     let timeout = Timeout::read(timeout, 1000)?;
     let result = select_until(task, count, sets, timeout.deadline);
     timeout.write_rest();
@@ -210,7 +215,7 @@ pub fn select(task: &Task, count: i32, sets: [u64; 3], timeout: u64) -> SysResul
 }
 
 /// pselect6(2). The last argument is the address of the mask's address and size.
-pub fn pselect6(task: &Task, count: i32, sets: [u64; 3], timeout: u64, mask: u64) -> SysResult {
+pub fn pselect6(task: &Arc<Task>, count: i32, sets: [u64; 3], timeout: u64, mask: u64) -> SysResult {
     let timeout = Timeout::read(timeout, 1)?;
     let mask = if mask == 0 {
         (0, 0)

@@ -5,10 +5,10 @@ use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 use super::{Base, check_flags, file, last_link, path};
 use crate::errno::Errno;
+use crate::fs::Dentry;
 use crate::fs::inode::{Attributes, DeviceNumber, Inode, Kind, Timestamp};
 use crate::fs::path::LastLink;
 use crate::fs::superblock::FsType;
-use crate::fs::Dentry;
 use crate::mm::{self, uaccess};
 use crate::process::Task;
 use crate::syscall::SysResult;
@@ -170,8 +170,7 @@ const _: () = assert!(size_of::<Statx>() == size_of::<raw::statx>());
 
 /// statx(2)
 pub fn statx(task: &Task, dirfd: i32, path_address: u64, flags: u32, mask: u32, address: u64) -> SysResult {
-    const KNOWN: u32 =
-        raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH | raw::AT_NO_AUTOMOUNT | raw::AT_STATX_SYNC_TYPE;
+    const KNOWN: u32 = raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH | raw::AT_NO_AUTOMOUNT | raw::AT_STATX_SYNC_TYPE;
     check_flags(flags, KNOWN)?;
     let both = raw::AT_STATX_SYNC_TYPE;
     if mask & raw::STATX__RESERVED != 0 || flags & both == both {
