@@ -30,4 +30,4 @@ pub use thread::Thread;
 pub use wait::{Interrupted, WaitQueue, sleep_until};
 
 /// How long a thread runs while others are ready, in nanoseconds.
-const SLICE_NS: u64 = 10_000_000;
+pub const SLICE_NS: u64 = 10_000_000;
