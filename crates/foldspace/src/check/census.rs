@@ -38,12 +38,8 @@ impl Memory {
             stats.free,
             stats.deferred
         );
-        // Tables that wait out a grace period still count as tables in the statistics, and are idle; three are the reference tables.
-        ensure!(
-            tables + 3 <= stats.tables && stats.tables <= tables + 3 + stats.deferred,
-            "{tables} tables exist, {} are counted",
-            stats.tables
-        );
+        // Three are the reference tables.
+        ensure!(tables + 3 == stats.tables, "{tables} tables and 3 of zeros exist, {} are counted", stats.tables);
         Ok(())
     }
 }

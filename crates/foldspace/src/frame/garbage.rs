@@ -14,6 +14,8 @@ pub(crate) struct Garbage {
     data: Chain,
     /// A translation was taken away or replaced, so a shootdown is owed.
     pub(crate) stale: bool,
+    /// It also covered addresses outside the range of the operation.
+    pub(crate) stale_beyond: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -36,7 +38,7 @@ impl Chain {
 
 impl Garbage {
     pub(crate) const fn new() -> Garbage {
-        Garbage { tables: Chain::EMPTY, data: Chain::EMPTY, stale: false }
+        Garbage { tables: Chain::EMPTY, data: Chain::EMPTY, stale: false, stale_beyond: false }
     }
 
     /// A dead table, all of whose entries are zero.
@@ -60,12 +62,13 @@ impl Garbage {
     fn defer(self, memory: &Arc<Memory>, guard: &Guard) {
         let (tables, data) = (self.tables, self.data);
         let frames = tables.len as u64 + data.len as u64;
-        memory.note_deferred(frames);
+        memory.note_deferred(tables.len, frames);
         let owner = Arc::clone(memory);
+        // Three words: a larger closure would need memory.
         guard.defer(move || {
             free_chain(&owner, tables, Frames::ZeroedTables);
             free_chain(&owner, data, Frames::Data);
-            owner.note_undeferred(frames);
+            owner.note_undeferred(tables.len as u64 + data.len as u64);
         });
         if frames >= FLUSH_AT {
             guard.flush();
@@ -86,7 +89,7 @@ fn free_chain(memory: &Memory, chain: Chain, frames: Frames) {
     while at != NONE {
         let next = memory.record(Frame(at)).next();
         match frames {
-            Frames::ZeroedTables => memory.free_table(Frame(at)),
+            Frames::ZeroedTables => memory.free_zeroed(Frame(at)),
             Frames::Data => memory.free_frame(Frame(at)),
         }
         at = next;

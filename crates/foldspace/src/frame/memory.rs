@@ -417,13 +417,18 @@ impl Memory {
         Ok(frame)
     }
 
-    /// Gives back a table's frame, all zeros.
+    /// Gives back a frame for a table that was not used, all zeros.
     pub(crate) fn free_table(&self, frame: Frame) {
+        self.tables.fetch_sub(1, Ordering::Relaxed);
+        self.free_zeroed(frame);
+    }
+
+    /// Gives back the frame of a dead table, all zeros.
+    pub(crate) fn free_zeroed(&self, frame: Frame) {
         debug_assert!(
             self.entries(frame).iter().all(|entry| entry.load(Ordering::Relaxed) == 0),
             "a freed table is empty"
         );
-        self.tables.fetch_sub(1, Ordering::Relaxed);
         let mut cache = self.cache().lock();
         if cache.zeroed.len >= CACHE_SIZE {
             self.spill(&mut cache.zeroed, SPILL);
@@ -431,7 +436,9 @@ impl Memory {
         cache.zeroed.push(self.records(), frame);
     }
 
-    pub(crate) fn note_deferred(&self, frames: u64) {
+    /// `frames` wait for a grace period from now on, `tables` of them are tables no longer.
+    pub(crate) fn note_deferred(&self, tables: u32, frames: u64) {
+        self.tables.fetch_sub(tables as u64, Ordering::Relaxed);
         self.deferred.fetch_add(frames, Ordering::Relaxed);
     }
 

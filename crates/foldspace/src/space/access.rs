@@ -28,11 +28,16 @@ impl AddressSpace {
         let mut done = 0;
         while done < bytes.len() {
             let Some((addr, offset, len)) = chunk(to, done, bytes.len()) else { break };
-            if self.fault_with(addr, Access::Write, Force::Yes).is_err() {
-                break;
-            }
-            if !self.write_own_page(addr, offset, &bytes[done..done + len]) {
-                continue;
+            let piece = &bytes[done..done + len];
+            let plain = self.write(addr, piece);
+            if plain == 0 {
+                if self.fault_with(addr, Access::Write, Force::Yes).is_err() {
+                    break;
+                }
+                // Shared again already, perhaps: then once more.
+                if !self.write_own_page(addr, offset, piece) {
+                    continue;
+                }
             }
             done += len;
         }
@@ -68,21 +73,32 @@ impl AddressSpace {
         access: Access,
         mut each: impl FnMut(Frame, usize, usize, usize),
     ) -> usize {
-        let guard = self.memory.pin();
         let mut done = 0;
         while done < len {
             let Some((addr, offset, bytes)) = chunk(start, done, len) else { break };
-            let leaf = self.tables().look(addr);
-            let allowed = leaf.rights.user() && (access != Access::Write || leaf.rights.write());
-            if leaf.entry.is_present() && allowed {
-                each(leaf.entry.frame(), offset, done, bytes);
+            if self.with_page(addr, access, |frame| each(frame, offset, done, bytes)) {
                 done += bytes;
             } else if self.fault(addr, access).is_err() {
                 break;
             }
         }
-        drop(guard);
         done
+    }
+
+    /// Calls `act` with the frame at `addr` if it is present and `access` is allowed. Pinned, so that it is not reused meanwhile.
+    ///
+    /// A store also holds the lock of the root: fork shares under it, so a store through the direct map comes before the fork, or
+    /// finds that it has to fault first. (A processor's stores are stopped by the shootdown.)
+    fn with_page(&self, addr: VirtAddr, access: Access, act: impl FnOnce(Frame)) -> bool {
+        let _guard = self.memory.pin();
+        let _root = (access == Access::Write).then(|| self.tables().lock());
+        let leaf = self.tables().look(addr);
+        let allowed = leaf.rights.user() && (access != Access::Write || leaf.rights.write());
+        let present = leaf.entry.is_present() && allowed;
+        if present {
+            act(leaf.entry.frame());
+        }
+        present
     }
 }
 

@@ -22,12 +22,12 @@ pub(super) struct InChange {
 
 impl InChange {
     /// Before the version that replaces the range is published: who sees that version, under the lock of a table, sees this too.
-    fn begin(&self, range: PageRange) {
+    pub(super) fn begin(&self, range: PageRange) {
         self.start.store(range.start().get(), Ordering::SeqCst);
         self.end.store(range.end().get(), Ordering::SeqCst);
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.end.store(0, Ordering::SeqCst);
     }
 
@@ -51,15 +51,16 @@ impl AddressSpace {
             None => self.vmas.prepare(guard, range, [])?,
         };
         let mut garbage = Garbage::new();
-        let untouched = self.is_untouched(range);
-        if !untouched && let Err(error) = self.tables().own_range(range, Touch::Edges, &mut garbage) {
+        if let Err(error) = self.tables().own_range(range, Touch::Edges, &mut garbage) {
             drop(prepared);
             self.finish(garbage, guard, range);
             return Err(error);
         }
+        // Where nothing was mapped nothing is present, and no fault installs anything before the new version is published.
+        let was_hole = self.vmas.load(guard).range(range).next().is_none();
         self.in_change.begin(range);
         prepared.publish();
-        if !untouched {
+        if !was_hole {
             let now = self.vmas.load(guard);
             let keep = |span: PageRange| now.find_at_or_after(span.start()).is_some_and(|vma| vma.start() < span.end());
             self.tables().clear_range(range, &mut garbage, &keep);
@@ -70,26 +71,18 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Whether the tables have nothing in `range` and nothing shared above it: a quick look that may say no for a yes.
-    #[inline]
-    pub(super) fn is_untouched(&self, range: PageRange) -> bool {
-        let leaf = self.tables().look(range.start());
-        let span = leaf.level.entry_span();
-        let same_slot = range.start().get() / span == (range.end().get() - 1) / span;
-        !leaf.entry.is_present() && !leaf.shared && same_slot
-    }
-
     pub(super) fn note_mapped(&self, guard: &Guard) {
         let mapped = self.vmas.load(guard).summary().totals.pages.total;
-        if mapped > self.mapped_peak.load(core::sync::atomic::Ordering::Relaxed) {
-            self.mapped_peak.store(mapped, core::sync::atomic::Ordering::Relaxed);
+        if mapped > self.mapped_peak.load(Ordering::Relaxed) {
+            self.mapped_peak.store(mapped, Ordering::Relaxed);
         }
     }
 
     /// The end of every change: first no processor uses the old translations, then what they led to may go.
     pub(super) fn finish(&self, garbage: Garbage, guard: &Guard, range: PageRange) {
         if garbage.stale {
-            self.memory.platform().shootdown(self.id, Flush::Range(range));
+            let flush = if garbage.stale_beyond { Flush::All } else { Flush::Range(range) };
+            self.memory.platform().shootdown(self.id, flush);
         }
         garbage.retire(&self.memory, guard);
     }

@@ -31,30 +31,37 @@ enum Attempt {
     Again,
 }
 
-/// A frame that will be installed, filled before any lock is taken.
+/// A frame that will be installed, allocated before any lock is taken, and cleared if it will start with zeros.
 struct Prepared<'m> {
     memory: &'m Memory,
     frame: Frame,
-    /// What it is a copy of; `None` if it is all zeros.
-    copy_of: Option<Frame>,
+    start: Start,
+}
+
+/// What the content of a new page starts from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    Zeros,
+    /// A frame, copied under the lock of the table: only while we hold a slot that maps it, and nobody can let others write it, is it sure
+    /// to be what everyone sees here. (Copied earlier, it could be written by us and shared again in between.)
+    Copy(Frame),
 }
 
 impl Prepared<'_> {
-    fn zeroed(memory: &Memory) -> Result<Prepared<'_>, Error> {
+    fn new(memory: &Memory, start: Start) -> Result<Prepared<'_>, Error> {
         let frame = memory.alloc_frame()?;
-        memory.clear_frame(frame);
-        Ok(Prepared { memory, frame, copy_of: None })
+        if start == Start::Zeros {
+            memory.clear_frame(frame);
+        }
+        Ok(Prepared { memory, frame, start })
     }
 
-    fn copy(memory: &Memory, from: Frame) -> Result<Prepared<'_>, Error> {
-        let frame = memory.alloc_frame()?;
-        memory.copy_frame(from, frame);
-        Ok(Prepared { memory, frame, copy_of: Some(from) })
-    }
-
-    /// It is somebody's now.
-    fn into_frame(self) -> Frame {
+    /// The frame with its content: somebody's from now on. Under the lock of the table that it goes into.
+    fn fill(self) -> Frame {
         let frame = self.frame;
+        if let Start::Copy(from) = self.start {
+            self.memory.copy_frame(from, frame);
+        }
         core::mem::forget(self);
         frame
     }
@@ -77,13 +84,13 @@ impl AddressSpace {
     }
 
     pub(super) fn fault_with(&self, addr: VirtAddr, access: Access, force: Force) -> Result<(), Fault> {
-        match self.fault_pinned(&self.memory.pin(), addr, access, force) {
-            Err(Fault::OutOfMemory) if self.memory.has_deferred() => {
-                self.memory.reclaim();
-                self.fault_pinned(&self.memory.pin(), addr, access, force)
-            }
-            result => result,
+        // Unpinned again before reclaiming: a grace period does not end while somebody from before it is pinned.
+        let result = self.fault_pinned(&self.memory.pin(), addr, access, force);
+        if result == Err(Fault::OutOfMemory) && self.memory.has_deferred() {
+            self.memory.reclaim();
+            return self.fault_pinned(&self.memory.pin(), addr, access, force);
         }
+        result
     }
 
     fn fault_pinned(&self, guard: &Guard, addr: VirtAddr, access: Access, force: Force) -> Result<(), Fault> {
@@ -101,7 +108,7 @@ impl AddressSpace {
             };
             check_access(vma, access, force)?;
             let attempt = match access {
-                Access::Write => self.write_fault(guard, version, vma, addr, force)?,
+                Access::Write => self.write_fault(guard, version, vma, addr)?,
                 Access::Read | Access::Execute => self.read_fault(guard, version, vma, addr, access)?,
             };
             match attempt {
@@ -206,20 +213,13 @@ impl AddressSpace {
         Ok(Attempt::Done)
     }
 
-    fn write_fault(
-        &self,
-        guard: &Guard,
-        version: VersionRef<'_>,
-        vma: &Vma,
-        addr: VirtAddr,
-        force: Force,
-    ) -> Result<Attempt, Fault> {
+    fn write_fault(&self, guard: &Guard, version: VersionRef<'_>, vma: &Vma, addr: VirtAddr) -> Result<Attempt, Fault> {
         let mut garbage = Garbage::new();
         let attempt = match &vma.backing {
             Backing::Object(object) if vma.flags.contains(VmaFlags::SHARED) => {
                 self.install_object(version, vma, object, addr, &mut garbage, Access::Write)
             }
-            _ => self.write_private(version, vma, addr, force, &mut garbage),
+            _ => self.write_private(version, vma, addr, &mut garbage),
         };
         self.finish_fault(garbage, guard, addr);
         attempt
@@ -231,7 +231,6 @@ impl AddressSpace {
         version: VersionRef<'_>,
         vma: &Vma,
         addr: VirtAddr,
-        force: Force,
         garbage: &mut Garbage,
     ) -> Result<Attempt, Fault> {
         let memory = &*self.memory;
@@ -257,42 +256,35 @@ impl AddressSpace {
                 return Ok(Attempt::Done);
             }
         }
-        // What is there now must be what was prepared for: nothing (or the zero page), or the frame that was copied.
-        let source = match entry.is_present() {
-            true if entry.frame() != memory.zero().page => Some(entry.frame()),
-            true => None,
-            false => object_source(vma, addr)?,
-        };
-        let Some(prepared) = prepared.filter(|prepared| prepared.copy_of == source) else { return Ok(Attempt::Again) };
-        let flags = Entry::USER | Entry::ACCESSED | write | no_execute(vma.flags);
-        install_anon(memory, &mut table, addr, prepared.into_frame(), flags, entry, garbage);
-        if force == Force::Yes {
-            garbage.stale = true;
-        }
+        let prepared = prepared.filter(|prepared| Ok(prepared.start) == self.start_of(vma, addr, entry));
+        let Some(prepared) = prepared else { return Ok(Attempt::Again) };
+        let flags = user(vma.flags) | Entry::ACCESSED | write | no_execute(vma.flags);
+        install_anon(memory, &mut table, addr, prepared.fill(), flags, entry, garbage);
         Ok(Attempt::Done)
     }
 
     /// A guess, without locks, at the frame that a store will need: right unless something changes at the same moment.
     fn prepare_private(&self, vma: &Vma, addr: VirtAddr, leaf: &Leaf) -> Result<Option<Prepared<'_>>, Fault> {
-        let memory = &*self.memory;
         let entry = leaf.entry;
-        let prepared = if !entry.is_present() {
-            match object_source(vma, addr)? {
-                Some(frame) => Prepared::copy(memory, frame),
-                None => Prepared::zeroed(memory),
-            }
-        } else if entry.is_reference() {
-            if entry.frame() == memory.zero().page {
-                Prepared::zeroed(memory)
-            } else {
-                Prepared::copy(memory, entry.frame())
-            }
-        } else if entry.is_object() || leaf.shared || memory.record(entry.frame()).refs() > 1 {
-            Prepared::copy(memory, entry.frame())
-        } else {
+        let private = entry.is_present() && !entry.is_reference() && !entry.is_object();
+        if private && !leaf.shared && self.memory.record(entry.frame()).refs() == 1 {
             return Ok(None);
-        };
-        prepared.map(Some).map_err(out_of_memory)
+        }
+        let start = self.start_of(vma, addr, entry)?;
+        Prepared::new(&self.memory, start).map(Some).map_err(out_of_memory)
+    }
+
+    /// What a private page at `addr` starts from when `entry` is there now.
+    #[inline]
+    fn start_of(&self, vma: &Vma, addr: VirtAddr, entry: Entry) -> Result<Start, Fault> {
+        if !entry.is_present() {
+            return match &vma.backing {
+                Backing::Anonymous => Ok(Start::Zeros),
+                Backing::Object(object) => object_frame(vma, object, addr).map(Start::Copy),
+            };
+        }
+        // An entry that refers to a reference table is the zero page's, too.
+        Ok(if entry.is_reference() { Start::Zeros } else { Start::Copy(entry.frame()) })
     }
 
     /// The one shootdown of a fault, owed if a present entry on the path was replaced. Dropping the translation of the page drops cached
@@ -332,11 +324,17 @@ fn check_access(vma: &Vma, access: Access, force: Force) -> Result<(), Fault> {
     let readable = VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC;
     let allowed = match access {
         Access::Read => vma.flags.intersects(readable),
-        Access::Write if force == Force::Yes => !vma.flags.contains(VmaFlags::SHARED),
-        Access::Write => vma.flags.contains(VmaFlags::WRITE),
+        Access::Write => {
+            vma.flags.contains(VmaFlags::WRITE) || force == Force::Yes && !vma.flags.contains(VmaFlags::SHARED)
+        }
         Access::Execute => vma.flags.contains(VmaFlags::EXEC),
     };
     if allowed { Ok(()) } else { Err(Fault::AccessDenied) }
+}
+
+/// Pages of areas that allow nothing stay out of reach of user mode.
+fn user(flags: VmaFlags) -> u64 {
+    if flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC) { Entry::USER } else { 0 }
 }
 
 fn no_execute(flags: VmaFlags) -> u64 {
@@ -353,14 +351,6 @@ fn object_frame(vma: &Vma, object: &Object, addr: VirtAddr) -> Result<Frame, Fau
         Ok(Some(frame)) => Ok(frame),
         Ok(None) => Err(Fault::PastEnd),
         Err(_) => Err(Fault::OutOfMemory),
-    }
-}
-
-/// The object's frame that a private copy starts from; `None` for memory that starts with zeros.
-fn object_source(vma: &Vma, addr: VirtAddr) -> Result<Option<Frame>, Fault> {
-    match &vma.backing {
-        Backing::Anonymous => Ok(None),
-        Backing::Object(object) => object_frame(vma, object, addr).map(Some),
     }
 }
 

@@ -28,7 +28,13 @@ impl AddressSpace {
         let layout = self.writer.lock();
         let mode = self.fork_mode();
         let root = new_root(&self.memory)?;
+        // A fork is one instant: until the shootdown, a processor may still store through a translation that it remembers, so nothing
+        // of ours may be unshared before it, or the child would see a later store and not an earlier one. Faults wait.
+        if let Some(everything) = AddressSpace::user_range() {
+            self.in_change.begin(everything);
+        }
         if let Err(error) = self.tables().share_into(root) {
+            self.in_change.end();
             super::clear::empty_root(&self.memory, root);
             self.memory.free_table(root);
             return Err(error);
@@ -36,6 +42,7 @@ impl AddressSpace {
         let child = AddressSpace::from_parts(&self.memory, root, self.vmas.hold(guard), *layout, mode);
         // The parent's processors may remember that they could write.
         self.memory.platform().shootdown(self.id, Flush::All);
+        self.in_change.end();
         drop(layout);
         child.copy_tables(mode, guard)?;
         child.strip_inherited(guard)?;

@@ -153,11 +153,11 @@ fn new_root(memory: &Memory) -> Result<Frame> {
 
 /// Runs an operation, and once more after freeing what waits for a grace period if it ran out of memory.
 fn retry_after_reclaim<T>(memory: &Memory, mut operation: impl FnMut(&Guard) -> Result<T>) -> Result<T> {
-    match operation(&memory.pin()) {
-        Err(Error::OutOfMemory) if memory.has_deferred() => {
-            memory.reclaim();
-            operation(&memory.pin())
-        }
-        result => result,
+    // Unpinned again before reclaiming: a grace period does not end while somebody from before it is pinned.
+    let result = operation(&memory.pin());
+    if matches!(result, Err(Error::OutOfMemory)) && memory.has_deferred() {
+        memory.reclaim();
+        return operation(&memory.pin());
     }
+    result
 }

@@ -67,20 +67,17 @@ impl AddressSpace {
         let Some(spliced) = PageRange::new(first.start(), last.end()) else { return outcome };
         let prepared = self.vmas.prepare(guard, spliced, pieces)?;
         let mut garbage = Garbage::new();
-        let untouched = self.is_untouched(touched);
-        if !untouched && let Err(error) = self.tables().own_range(touched, Touch::All, &mut garbage) {
+        if let Err(error) = self.tables().own_range(touched, Touch::All, &mut garbage) {
             drop(prepared);
             self.finish(garbage, guard, touched);
             return Err(error);
         }
         prepared.publish();
-        if !untouched {
-            for piece in &changed {
-                let memory = &*self.memory;
-                self.tables().change_leaves(piece.range, &mut garbage, &mut |table, index, entry, _| {
-                    set_access(memory, table, index, entry, piece.flags);
-                });
-            }
+        for piece in &changed {
+            let memory = &*self.memory;
+            self.tables().change_leaves(piece.range, &mut garbage, &mut |table, index, entry, _| {
+                set_access(memory, table, index, entry, piece.flags);
+            });
         }
         self.finish(garbage, guard, touched);
         outcome

@@ -57,7 +57,7 @@ impl<'m> Root<'m> {
     ///
     /// Out of memory; then nothing has been copied.
     pub(crate) fn own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
-        if self.lock_only_table(range).is_some() {
+        if self.lock_only_table(range).is_some() || self.has_nothing(range) {
             return Ok(());
         }
         let needed = self.count_shared(self.frame, Level::L4, range, touch, false);
@@ -89,6 +89,8 @@ impl<'m> Root<'m> {
             if !table.is_empty() || PageRange::from_len(start, Level::L1.table_span()).is_some_and(keep) {
                 return;
             }
+        } else if self.has_nothing(range) {
+            return;
         }
         clear_below(self.memory, &mut self.lock(), range, garbage, keep);
     }
@@ -102,6 +104,7 @@ impl<'m> Root<'m> {
     ) {
         match self.lock_only_table(range) {
             Some(mut table) => change_below(&mut table, range, garbage, change),
+            None if self.has_nothing(range) => {}
             None => change_below(&mut self.lock(), range, garbage, change),
         }
     }
@@ -151,6 +154,8 @@ fn clear_below(
                 continue;
             }
         }
+        // Zeros that a fault has linked since the edges were made exclusive: the rest of their span can be linked again.
+        garbage.stale_beyond |= !part.whole;
         table.put(part.index, Entry::NONE);
         release_entry(memory, entry, level, table.slot(part.index), garbage);
         garbage.stale = true;
@@ -173,6 +178,7 @@ fn change_below<'m>(
         if level.below().is_none() {
             change(table, part.index, entry, garbage);
         } else if entry.is_reference() {
+            garbage.stale_beyond |= !part.whole;
             table.put(part.index, Entry::NONE);
         } else if let Some(mut child) = table.child(part.index) {
             change_below(&mut child, part.range, garbage, change);
