@@ -15,7 +15,7 @@ use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
 use super::node::plan::Plan;
-use super::node::{NewNode, NodeRef, cap, first_after, min_len};
+use super::node::{Child, NewLeaf, NewNode, NodeRef, cap, first_after, min_len};
 use super::path::{Path, Step};
 use super::summary::{Seam, Summary, Totals};
 use crate::addr::{PageRange, VirtAddr};
@@ -34,7 +34,7 @@ pub(super) fn plan<'t>(
     plan: &mut Plan<'t>,
     root: Option<NodeRef<'t>>,
     range: PageRange,
-    replacement: impl ExactSizeIterator<Item = Vma>,
+    replacement: &mut impl ExactSizeIterator<Item = Vma>,
 ) -> Result<()> {
     let mut mid =
         Mid { head: None, count: replacement.len(), replacement, at: range.start(), end: range.end(), tail: None };
@@ -56,10 +56,10 @@ pub(super) fn plan<'t>(
 }
 
 /// What comes into the place of the slots between the edges.
-struct Mid<'t, I> {
+struct Mid<'t, 'r, I> {
     /// The VMA of which the part below the range stays.
     head: Option<&'t Vma>,
-    replacement: I,
+    replacement: &'r mut I,
     /// VMAs left in `replacement`.
     count: usize,
     /// Where the range starts, then: where the last VMA of the replacement ended.
@@ -70,7 +70,7 @@ struct Mid<'t, I> {
     tail: Option<&'t Vma>,
 }
 
-impl<I: Iterator<Item = Vma>> Mid<'_, I> {
+impl<I: Iterator<Item = Vma>> Mid<'_, '_, I> {
     #[inline]
     fn len(&self) -> usize {
         usize::from(self.head.is_some()) + self.count + usize::from(self.tail.is_some())
@@ -312,7 +312,7 @@ fn parents<'t>(level: u8, children: Level<'t>, before: Runs<'t>, after: Runs<'t>
 
 /// An empty tree gets its first VMAs.
 #[inline(never)]
-fn plan_first<'t, I: Iterator<Item = Vma>>(plan: &mut Plan<'t>, mut mid: Mid<'t, I>) -> Result<()> {
+fn plan_first<'t, I: Iterator<Item = Vma>>(plan: &mut Plan<'t>, mut mid: Mid<'t, '_, I>) -> Result<()> {
     let mut leaves = fill(0, mid.count, Runs::new(), Runs::new(), |node| push_vma(node, mid.next()?))?;
     leaves.iter_mut().for_each(NewNode::summarise);
     plan.set_root(grow(leaves, 0)?);
@@ -324,45 +324,50 @@ fn plan_first<'t, I: Iterator<Item = Vma>>(plan: &mut Plan<'t>, mut mid: Mid<'t,
 fn plan_narrow<'t, I: Iterator<Item = Vma>>(
     plan: &mut Plan<'t>,
     edges: &Edges<'t>,
-    mid: &mut Mid<'t, I>,
+    mid: &mut Mid<'t, '_, I>,
 ) -> Result<()> {
     let Some((last, above)) = edges.left.steps().split_last() else { return Err(Error::BadRange) };
     let (leaf, keep, resume) = (last.node, edges.keep, edges.resume);
     let (vmas, old) = (leaf.vmas(), leaf.summary());
-    let mut new = NewNode::new(0)?;
-    new.copy_slots(leaf, 0..keep);
+    let mut new = NewLeaf::following(leaf, keep)?;
     if let Some(vma) = mid.head {
-        push_vma(&mut new, slice(vma, vma.start(), mid.at)?)?;
+        new.push(slice(vma, vma.start(), mid.at)?).map_err(|_| Error::BadRange)?;
     }
     for _ in 0..mid.count {
-        push_vma(&mut new, mid.next_replacement()?)?;
+        new.push(mid.next_replacement()?).map_err(|_| Error::BadRange)?;
     }
     if let Some(vma) = mid.tail {
-        push_vma(&mut new, slice(vma, mid.end, vma.end())?)?;
+        new.push(slice(vma, mid.end, vma.end())?).map_err(|_| Error::BadRange)?;
     }
-    let come = new.as_ref().len();
-    new.copy_slots(leaf, resume..vmas.len());
 
-    let node = new.as_ref();
-    let end_before = keep.checked_sub(1).and_then(|i| vmas.get(i)).map(Vma::end);
-    let start_after = vmas.get(resume).map(Vma::start);
     let mut totals = old.totals;
-    let mut was = Seam::after(end_before);
-    for vma in vmas.get(keep..resume).unwrap_or(&[]) {
-        was.add(vma);
-        totals.remove(vma);
-    }
-    was.close(start_after);
-    let mut now = Seam::after(end_before);
-    for vma in node.vmas().get(keep..come).unwrap_or(&[]) {
+    let (before, after) = (keep.checked_sub(1).and_then(|i| vmas.get(i)), vmas.get(resume));
+    let mut now = Seam::after(before);
+    // By index: cheaper than a slice for the usual one or two.
+    let mut at = keep;
+    while let Some(vma) = new.vmas().get(at) {
         now.add(vma);
         totals.add(vma);
+        at += 1;
     }
-    now.close(start_after);
-    let (start, end) = node.extent();
-    let largest_gap = was.gap_after(&now, old.largest_gap).unwrap_or_else(|| node.largest_gap());
-    let flags = was.flags_after(&now, old.flags).unwrap_or_else(|| node.flags());
-    new.set_summary(Summary { start, end, largest_gap, totals, flags });
+    now.close(after);
+    let mut was = Seam::after(before);
+    let mut at = keep;
+    while at < resume
+        && let Some(vma) = vmas.get(at)
+    {
+        was.add(vma);
+        totals.remove(vma);
+        at += 1;
+    }
+    was.close(after);
+
+    new.copy(vmas.get(resume..).unwrap_or(&[]));
+    let mut new = new.finish();
+    let largest_gap = was.gap_after(&now, old.largest_gap).unwrap_or_else(|| new.as_ref().largest_gap());
+    let flags = was.flags_after(&now, old.flags).unwrap_or_else(|| new.as_ref().flags());
+    let (start, end) = new.as_ref().extent();
+    *new.summary_mut() = Summary { start, end, largest_gap, totals, flags };
 
     if !above.is_empty() {
         let change = totals.minus(old.totals);
@@ -377,29 +382,41 @@ fn plan_narrow<'t, I: Iterator<Item = Vma>>(
 /// A copy of `node` with another child in slot `index`. Its summary follows from the old one and the two children, most of the time.
 #[inline]
 fn replace_child<'t>(node: NodeRef<'t>, index: usize, child: NewNode<'t>, change: Totals) -> Result<NewNode<'t>> {
-    let (old, children) = (node.summary(), node.children());
+    let children = node.children();
     let was = children.get(index).ok_or(Error::BadRange)?.node().summary();
-    // The child is moved into the new node now, and stays readable there.
+    let now = child.as_ref().summary();
+    let same_place = now.start == was.start && now.end == was.end;
+    let same = same_place && now.largest_gap == was.largest_gap && now.flags == was.flags;
     let mut new = NewNode::with_child(node, index, child)?.ok_or(Error::BadRange)?;
-    let new_node = new.as_ref();
-    let now = new_node.child(index).ok_or(Error::BadRange)?.summary();
-    let mut summary = Summary { totals: old.totals.plus(change), ..*old };
-    let same = now.start == was.start && now.end == was.end && now.largest_gap == was.largest_gap;
-    if !same || now.flags != was.flags {
-        let end_before = index.checked_sub(1).and_then(|i| children.get(i)).map(|child| child.node().summary().end);
-        let start_after = children.get(index + 1).map(|child| child.node().summary().start);
-        let (was, now) = (Seam::of(was, end_before, start_after), Seam::of(now, end_before, start_after));
-        (summary.start, summary.end) = new_node.extent();
-        summary.largest_gap = was.gap_after(&now, old.largest_gap).unwrap_or_else(|| new_node.largest_gap());
-        summary.flags = was.flags_after(&now, old.flags).unwrap_or_else(|| new_node.flags());
+    new.summary_mut().totals.change(&change);
+    if !same {
+        reshape(node.summary(), children, index, &mut new);
     }
-    new.set_summary(summary);
     Ok(new)
+}
+
+/// Extent, largest gap and flags of a node that differs from an old one in child `index`.
+fn reshape(old: &Summary, children: &[Child], index: usize, new: &mut NewNode<'_>) {
+    let node = new.as_ref();
+    let (Some(was), Some(now)) = (children.get(index), node.child(index)) else { return };
+    let summary_of = |i: usize| children.get(i).map(|child| child.node().summary());
+    let (before, after) = (index.checked_sub(1).and_then(summary_of), summary_of(index + 1));
+    let was = Seam::of(was.node().summary(), before, after);
+    let now = Seam::of(now.summary(), before, after);
+    let (start, end) = node.extent();
+    let largest_gap = was.gap_after(&now, old.largest_gap).unwrap_or_else(|| node.largest_gap());
+    let flags = was.flags_after(&now, old.flags).unwrap_or_else(|| node.flags());
+    let summary = new.summary_mut();
+    *summary = Summary { start, end, largest_gap, flags, totals: summary.totals };
 }
 
 /// The general case: several leaves, too many or too few slots.
 #[inline(never)]
-fn plan_wide<'t, I: Iterator<Item = Vma>>(plan: &mut Plan<'t>, edges: &mut Edges<'t>, mid: Mid<'t, I>) -> Result<()> {
+fn plan_wide<'t, I: Iterator<Item = Vma>>(
+    plan: &mut Plan<'t>,
+    edges: &mut Edges<'t>,
+    mid: Mid<'t, '_, I>,
+) -> Result<()> {
     let height = edges.left.steps().len();
     let mut level = rebuild_leaves(plan, edges, mid)?;
     for depth in (0..height - 1).rev() {
@@ -422,7 +439,7 @@ fn grow<'t>(mut level: Level<'t>, mut height: u8) -> Result<Option<NewNode<'t>>>
 fn rebuild_leaves<'t, I: Iterator<Item = Vma>>(
     plan: &mut Plan<'t>,
     edges: &mut Edges<'t>,
-    mut mid: Mid<'t, I>,
+    mut mid: Mid<'t, '_, I>,
 ) -> Result<Level<'t>> {
     let depth = edges.left.steps().len() - 1;
     let (keep, resume, count) = (edges.keep, edges.resume, mid.len());

@@ -105,6 +105,11 @@ impl Totals {
     pub fn plus(self, other: Totals) -> Totals {
         Totals { pages: self.pages.plus(other.pages), vmas: self.vmas.wrapping_add(other.vmas) }
     }
+    /// Adds a difference, modulo 2^64.
+    #[inline]
+    pub fn change(&mut self, by: &Totals) {
+        *self = self.plus(*by);
+    }
     /// Differences modulo 2^64.
     #[inline]
     #[must_use]
@@ -140,7 +145,7 @@ impl Summary {
     };
 }
 
-/// Neighbours in ascending order between two that stay: what they add to the shape of their node.
+/// Neighbours in ascending order, the first and the last of which stay: what they add to the shape of their node.
 #[derive(Clone, Copy)]
 pub(super) struct Seam {
     /// Where the last one ended.
@@ -150,35 +155,37 @@ pub(super) struct Seam {
 }
 
 impl Seam {
-    /// Nothing yet, after a neighbour that ends at `end`.
+    /// Nothing yet, after a neighbour that stays, if there is one.
     #[inline]
-    pub(super) fn after(end: Option<VirtAddr>) -> Seam {
-        Seam { end, gap: 0, flags: VmaFlags::empty() }
+    pub(super) fn after(neighbour: Option<&Vma>) -> Seam {
+        let flags = neighbour.map_or(VmaFlags::empty(), |vma| vma.flags);
+        Seam { end: neighbour.map(Vma::end), gap: 0, flags }
     }
 
-    /// One whole subtree between two neighbours.
+    /// One whole subtree between two neighbours that stay.
     #[inline]
-    pub(super) fn of(part: &Summary, end_before: Option<VirtAddr>, start_after: Option<VirtAddr>) -> Seam {
-        let mut seam = Seam { gap: part.largest_gap, flags: part.flags, ..Seam::after(end_before) };
-        seam.close(Some(part.start));
-        seam.end = Some(part.end);
-        seam.close(start_after);
-        seam
+    pub(super) fn of(part: &Summary, before: Option<&Summary>, after: Option<&Summary>) -> Seam {
+        let below = before.map_or(0, |before| part.start.get().wrapping_sub(before.end.get()));
+        let above = after.map_or(0, |after| after.start.get().wrapping_sub(part.end.get()));
+        let flags = [before, after].into_iter().flatten().fold(part.flags, |all, summary| all | summary.flags);
+        Seam { end: Some(part.end), gap: part.largest_gap.max(below).max(above), flags }
     }
 
     /// The next VMA.
     #[inline]
     pub(super) fn add(&mut self, vma: &Vma) {
-        self.close(Some(vma.start()));
+        if let Some(end) = self.end {
+            self.gap = self.gap.max(vma.start().get().wrapping_sub(end.get()));
+        }
         self.end = Some(vma.end());
         self.flags |= vma.flags;
     }
 
-    /// The neighbour after it, if there is one.
+    /// The neighbour after it that stays, if there is one.
     #[inline]
-    pub(super) fn close(&mut self, start: Option<VirtAddr>) {
-        if let (Some(end), Some(start)) = (self.end, start) {
-            self.gap = self.gap.max(start.get().wrapping_sub(end.get()));
+    pub(super) fn close(&mut self, neighbour: Option<&Vma>) {
+        if let Some(vma) = neighbour {
+            self.add(vma);
         }
     }
 

@@ -156,7 +156,7 @@ impl VersionCell {
         I: IntoIterator<Item = Vma, IntoIter: ExactSizeIterator>,
     {
         let mut prepared = Prepared::nothing(self, guard);
-        splice::plan(&mut prepared.plan, prepared.base, range, replacement.into_iter())?;
+        splice::plan(&mut prepared.plan, prepared.base, range, &mut replacement.into_iter())?;
         Ok(prepared)
     }
 
@@ -171,7 +171,7 @@ impl VersionCell {
         I: IntoIterator<Item = Vma, IntoIter: ExactSizeIterator>,
     {
         let mut prepared = Prepared::nothing(self, guard);
-        splice::plan(&mut prepared.plan, prepared.base, range, replacement.into_iter())?;
+        splice::plan(&mut prepared.plan, prepared.base, range, &mut replacement.into_iter())?;
         prepared.commit();
         Ok(())
     }

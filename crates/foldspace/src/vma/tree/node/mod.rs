@@ -279,10 +279,9 @@ impl<'t> NodeRef<'t> {
         let mut largest = 0;
         match self.slots() {
             Slots::Leaf(vmas) => {
-                let mut end = vmas.first().map_or(VirtAddr(0), Vma::end);
-                for vma in vmas.iter().skip(1) {
-                    largest = largest.max(vma.start().get().wrapping_sub(end.get()));
-                    end = vma.end();
+                for pair in vmas.array_windows::<2>() {
+                    let [below, above] = pair;
+                    largest = largest.max(above.start().get().wrapping_sub(below.end().get()));
                 }
             }
             Slots::Inner(children) => {
@@ -454,7 +453,7 @@ impl<'t> NewNode<'t> {
     /// An empty node. Fails with [`crate::Error::OutOfMemory`].
     #[inline]
     pub(super) fn new(level: u8) -> Result<NewNode<'t>> {
-        let new = NewNode::bare(level, 0)?;
+        let new = NewNode::bare(level, 0, &Summary::EMPTY)?;
         if level != 0 {
             // SAFETY: an inner node of our own.
             unsafe { end_slots(new.node).cast::<[VirtAddr; INNER_CAP]>().write([NO_END; INNER_CAP]) };
@@ -462,9 +461,9 @@ impl<'t> NewNode<'t> {
         Ok(new)
     }
 
-    /// A node with a header; of an inner node nothing else is initialised.
+    /// A node with a header; the slots up to `len`, and `ends`, are still to be initialised.
     #[inline]
-    fn bare(level: u8, len: u8) -> Result<NewNode<'t>> {
+    fn bare(level: u8, len: u8, summary: &Summary) -> Result<NewNode<'t>> {
         let node = pool::allocate(level)?;
         let header = node.as_ptr();
         // SAFETY: `allocate` gives memory for a node of that level, to us alone.
@@ -473,7 +472,7 @@ impl<'t> NewNode<'t> {
             (&raw mut (*header).owned).write(AtomicU16::new(0));
             (&raw mut (*header).level).write(level);
             (&raw mut (*header).len).write(len);
-            (&raw mut (*header).summary).write(Summary::EMPTY);
+            (&raw mut (*header).summary).copy_from_nonoverlapping(summary, 1);
         }
         Ok(NewNode { node, life: PhantomData })
     }
@@ -580,14 +579,14 @@ impl<'t> NewNode<'t> {
         count
     }
 
-    /// A copy of an inner node with another child in slot `index`. `None` if there is no such slot.
+    /// A copy of an inner node, and of its summary, with another child in slot `index`. `None` if there is no such slot.
     #[inline]
     pub(super) fn with_child(from: NodeRef<'t>, index: usize, child: NewNode<'t>) -> Result<Option<NewNode<'t>>> {
         let (level, len) = (from.level(), from.len());
         if index >= len || level == 0 || level != child.as_ref().level() + 1 {
             return Ok(None);
         }
-        let mut new = NewNode::bare(level, len as u8)?;
+        let mut new = NewNode::bare(level, len as u8, from.summary())?;
         // SAFETY: 1. both are inner nodes, and differ; 2. all of `ends`, and children up to `len`, are initialised, and the rest
         // is copied as the uninitialised memory that it is; 3. `index < len`, and what the slot holds is a copy.
         unsafe {
@@ -601,10 +600,10 @@ impl<'t> NewNode<'t> {
         Ok(Some(new))
     }
 
-    /// Sets the summary, which is the caller's to get right.
+    /// The summary, which is the caller's to get right.
     #[inline]
-    pub(super) fn set_summary(&mut self, summary: Summary) {
-        self.header_mut().summary = summary;
+    pub(super) fn summary_mut(&mut self) -> &mut Summary {
+        &mut self.header_mut().summary
     }
 
     /// Computes the summary from the slots.
@@ -620,7 +619,7 @@ impl<'t> NewNode<'t> {
         let node = self.as_ref();
         let (start, end) = node.extent();
         let summary = Summary { start, end, largest_gap: node.largest_gap(), totals, flags: node.flags() };
-        self.set_summary(summary);
+        *self.summary_mut() = summary;
     }
 }
 
@@ -628,6 +627,80 @@ impl<'t> NewNode<'t> {
 #[inline]
 pub(super) fn sum_of(children: &[Child]) -> Totals {
     children.iter().fold(Totals::default(), |sum, child| sum.plus(child.node().summary().totals))
+}
+
+/// A leaf under construction that follows an old one: copies of its slots, own VMAs, copies again.
+pub(super) struct NewLeaf<'t> {
+    node: NewNode<'t>,
+    /// Slots in use; the header learns of it at the end.
+    len: usize,
+    own: Range<usize>,
+}
+
+impl<'t> NewLeaf<'t> {
+    /// Starts with the old leaf's slots below `keep` (if it has so many), and its summary.
+    #[inline]
+    pub(super) fn following(old: NodeRef<'t>, keep: usize) -> Result<NewLeaf<'t>> {
+        let node = NewNode::bare(0, 0, old.summary())?;
+        let mut leaf = NewLeaf { node, len: 0, own: 0..0 };
+        leaf.copy(old.vmas().get(..keep).unwrap_or(&[]));
+        leaf.own = leaf.len..leaf.len;
+        Ok(leaf)
+    }
+
+    /// Appends copies of an old leaf's slots, as many as there is room for.
+    #[inline]
+    pub(super) fn copy(&mut self, old: &'t [Vma]) {
+        let count = old.len().min(LEAF_CAP - self.len);
+        // SAFETY: 1. our own leaf, written below its capacity; 2. what is copied is readable for 't, is not owned
+        // by us, and lies in another node, since ours cannot be referred to for 't.
+        unsafe { ptr::copy_nonoverlapping(old.as_ptr(), vma_slots(self.node.node).add(self.len), count) };
+        self.len += count;
+    }
+
+    /// Appends a VMA. Gives it back if there is no room for it, or if it does not come between the copies.
+    #[inline]
+    pub(super) fn push(&mut self, vma: Vma) -> Result<(), Vma> {
+        if self.len >= LEAF_CAP || self.len != self.own.end {
+            return Err(vma);
+        }
+        // SAFETY: our own leaf, and the slot is below its capacity.
+        unsafe { vma_slots(self.node.node).add(self.len).write(vma) };
+        self.len += 1;
+        self.own.end = self.len;
+        Ok(())
+    }
+
+    /// The slots so far.
+    #[inline]
+    pub(super) fn vmas(&self) -> &[Vma] {
+        // SAFETY: 0..len were written above, and stay while `self` is borrowed.
+        unsafe { core::slice::from_raw_parts(vma_slots(self.node.node), self.len) }
+    }
+
+    #[inline]
+    fn note(&mut self) {
+        let (len, own) = (self.len as u8, if self.own.is_empty() { 0 } else { pack(self.own.clone()) });
+        let header = self.node.header_mut();
+        header.len = len;
+        *header.owned.get_mut() = own;
+    }
+
+    /// The node; the summary is still that of the old leaf.
+    #[inline]
+    pub(super) fn finish(mut self) -> NewNode<'t> {
+        self.note();
+        let this = mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is not used again, so the node is taken out once.
+        unsafe { ptr::read(&this.node) }
+    }
+}
+
+impl Drop for NewLeaf<'_> {
+    fn drop(&mut self) {
+        // The node drops what it owns.
+        self.note();
+    }
 }
 
 impl Drop for NewNode<'_> {

@@ -5,7 +5,6 @@ use core::mem;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
-
 use super::{Header, NewNode, NodeRef, Slots, child_slots, freeze, owned_slots, pack, retain};
 use crate::error::{Error, Result};
 

@@ -9,13 +9,16 @@ use spin::Mutex;
 use super::{Header, Inner, Leaf};
 use crate::error::{Error, Result};
 
-/// Spare nodes of each kind at most: what some 128 changes, the usual distance between two rounds of reclamation, retire.
-const SPARE: usize = if cfg!(test) { 2 } else { 256 };
+/// Spare leaves at most: what some 128 changes, the usual distance between two rounds of reclamation, retire, and as much again.
+const SPARE_LEAVES: usize = if cfg!(test) { 2 } else { 256 };
+/// Spare inner nodes at most: three above each leaf.
+const SPARE_INNERS: usize = if cfg!(test) { 2 } else { 768 };
 
 /// A stack of spare memory of one layout, linked through its first word.
 struct Pool {
     top: Option<NonNull<Link>>,
-    len: usize,
+    /// How many more it takes.
+    room: usize,
 }
 
 struct Link {
@@ -25,8 +28,8 @@ struct Link {
 // SAFETY: the memory on the stack belongs to the stack alone.
 unsafe impl Send for Pool {}
 
-static LEAVES: Mutex<Pool> = Mutex::new(Pool { top: None, len: 0 });
-static INNERS: Mutex<Pool> = Mutex::new(Pool { top: None, len: 0 });
+static LEAVES: Mutex<Pool> = Mutex::new(Pool { top: None, room: SPARE_LEAVES });
+static INNERS: Mutex<Pool> = Mutex::new(Pool { top: None, room: SPARE_INNERS });
 
 #[inline]
 fn of_level(level: u8) -> (&'static Mutex<Pool>, Layout) {
@@ -60,7 +63,7 @@ pub(super) unsafe fn free(node: NonNull<Header>, level: u8) {
     super::watch::freed();
     let (pool, layout) = of_level(level);
     if let Some(mut pool) = pool.try_lock()
-        && pool.len < SPARE
+        && pool.room > 0
     {
         // SAFETY: large and aligned enough for a `Link`, and the pool's alone from now on.
         unsafe { pool.push(node.cast()) };
@@ -76,7 +79,7 @@ impl Pool {
         let top = self.top?;
         // SAFETY: what is on the stack is a valid `Link` and ours.
         self.top = unsafe { top.as_ref().next };
-        self.len -= 1;
+        self.room += 1;
         Some(top)
     }
 
@@ -88,7 +91,7 @@ impl Pool {
         // SAFETY: by the function's contract.
         unsafe { memory.write(Link { next: self.top }) };
         self.top = Some(memory);
-        self.len += 1;
+        self.room -= 1;
     }
 }
 
