@@ -36,7 +36,10 @@ impl Verdict {
                 return with_log(TIMED_OUT, format!("stopped after {seconds:.1} s (--timeout)"));
             }
             Cause::VirtualizationFailed => {
-                let said = first_line(&ended.complaints);
+                let said = match first_line(&ended.complaints) {
+                    "" => "the kernel does not even start",
+                    said => said,
+                };
                 let reason = format!(
                     "the virtualization of this machine does not work ({said}): use --accel tcg instead of kvm"
                 );

@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use foldspace_wire::Report;
 use shared_child::SharedChild;
 
-use crate::args;
+use crate::args::{self, Accel};
 
 pub use ports::Sink;
 pub use qemu::{check_accelerator, status};
@@ -89,8 +89,14 @@ pub enum Cause {
 
 /// What the threads tell the main thread.
 enum Event {
+    /// The kernel has written the first line of its log.
+    Alive,
     Stop(Cause),
 }
+
+/// How long a machine on the host's virtualization may take to its first word. It needs a fraction of that; where
+/// virtualization is only pretended it may well say nothing for ever.
+const FIRST_WORD: Duration = Duration::from_secs(10);
 
 /// Runs the machine. `output` and `error` get what the program writes, each byte as soon as it comes.
 pub fn run(machine: &Machine, output: Sink, error: Sink) -> Result<Ended> {
@@ -112,8 +118,8 @@ pub fn run(machine: &Machine, output: Sink, error: Sink) -> Result<Ended> {
     let ports = ports.connect(machine, output, error, events.clone())?;
     wait_in_background(&child, events);
 
-    let cause = first_cause(&happened, machine.limit.map(|limit| started + limit));
-    let cause = match cause {
+    let alive_by = (machine.shape.accel == Accel::Kvm).then(|| started + FIRST_WORD);
+    let cause = match first_cause(&happened, machine.limit.map(|limit| started + limit), alive_by) {
         Cause::Off(status) => Cause::Off(status),
         stopped => {
             child.kill().context("cannot stop QEMU")?;
@@ -125,20 +131,26 @@ pub fn run(machine: &Machine, output: Sink, error: Sink) -> Result<Ended> {
     let (report, log) = ports.finish();
     let complaints = complaints.and_then(|thread| thread.join().ok()).unwrap_or_default();
     // Output that broke off at the very end is only noticed after QEMU has gone.
-    let cause =
-        happened.try_iter().map(|Event::Stop(cause)| cause).find(|late| *late == Cause::OutputClosed).unwrap_or(cause);
+    let broke_off = happened.try_iter().any(|event| matches!(event, Event::Stop(Cause::OutputClosed)));
+    let cause = if broke_off { Cause::OutputClosed } else { cause };
     Ok(Ended { cause, report, log, complaints, wall })
 }
 
-fn first_cause(happened: &Receiver<Event>, deadline: Option<Instant>) -> Cause {
-    let event = match deadline {
-        None => happened.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        Some(deadline) => happened.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-    };
-    match event {
-        Ok(Event::Stop(cause)) => cause,
-        Err(RecvTimeoutError::Timeout) => Cause::Limit,
-        Err(RecvTimeoutError::Disconnected) => unreachable!("the thread that watches for signals never ends"),
+fn first_cause(happened: &Receiver<Event>, deadline: Option<Instant>, mut alive_by: Option<Instant>) -> Cause {
+    loop {
+        let event = match deadline.into_iter().chain(alive_by).min() {
+            None => happened.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(until) => happened.recv_timeout(until.saturating_duration_since(Instant::now())),
+        };
+        match event {
+            Ok(Event::Alive) => alive_by = None,
+            Ok(Event::Stop(cause)) => return cause,
+            Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+                return Cause::Limit;
+            }
+            Err(RecvTimeoutError::Timeout) => return Cause::VirtualizationFailed,
+            Err(RecvTimeoutError::Disconnected) => unreachable!("the thread that watches for signals never ends"),
+        }
     }
 }
 

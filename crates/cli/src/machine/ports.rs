@@ -56,14 +56,14 @@ impl Ports {
         }
         let show_log = machine.show_log;
         let (out, err) = (self.output, self.error);
-        let closed = events.clone();
+        let (closed, alive) = (events.clone(), events.clone());
         Ok(Connected {
             copies: [
                 thread::spawn(move || copy(out, output, &events)),
                 thread::spawn(move || copy(err, error, &closed)),
             ],
             control: thread::spawn(move || collect_reports(self.control)),
-            log: thread::spawn(move || collect_log(self.log, show_log)),
+            log: thread::spawn(move || collect_log(self.log, show_log, &alive)),
         })
     }
 }
@@ -106,9 +106,12 @@ fn collect_reports(from: UnixStream) -> Report {
     report
 }
 
-fn collect_log(from: UnixStream, show: bool) -> String {
+fn collect_log(from: UnixStream, show: bool, events: &Sender<Event>) -> String {
     let mut kept: VecDeque<u8> = VecDeque::new();
     for mut line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+        if kept.is_empty() {
+            let _ = events.send(Event::Alive);
+        }
         line.retain(|byte| *byte != b'\r');
         line.push(b'\n');
         if show {
