@@ -74,8 +74,12 @@ fn lives_with_small_caches() {
 
 #[test]
 fn lives_within_narrow_limits() {
-    let limits =
-        Layout { stack_limit: 64 << 10, data_limit: 64 << 10, address_space_limit: 16 << 20, ..Layouts::process() };
+    let limits = Layout {
+        stack_limit: 64 << 10,
+        data_limit: (1 << 20) + (64 << 10),
+        address_space_limit: 16 << 20,
+        ..Layouts::process()
+    };
     lives(60, 60, 4, |ops| live(&ops, &[CacheSize::Unbounded; 2], limits, Starved::No));
 }
 

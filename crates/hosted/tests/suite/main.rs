@@ -4,6 +4,7 @@ mod cost;
 mod life;
 mod model;
 mod ops;
+mod regressions;
 mod shootdown;
 mod threads;
 mod world;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use foldspace::space::{ForkMode, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
@@ -33,13 +34,25 @@ impl Dice {
     }
 }
 
-fn rounds(usual: u64) -> u64 {
+pub fn rounds(usual: u64) -> u64 {
     std::env::var("FOLDSPACE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// Frees what waits for a grace period. A thread that was joined may still be leaving its epoch.
+fn settle(host: &Host) {
+    for _ in 0..5_000 {
+        host.memory().reclaim();
+        if host.memory().stats().deferred == 0 {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("dead frames are not freed: {:?}", host.memory().stats());
 }
 
 /// Verifies what is left of a machine at rest.
 fn at_rest(host: &Host, spaces: &[&AddressSpace], objects: &[&Object]) {
-    host.memory().reclaim();
+    settle(host);
     host.memory().check(spaces, objects).unwrap();
     assert_eq!(host.stale(spaces), []);
 }
@@ -97,7 +110,7 @@ fn stores_beside_each_other_survive_copies() {
         });
         at_rest(&host, &[&space], &[]);
         drop(space);
-        host.memory().reclaim();
+        settle(&host);
         host.memory().check(&[], &[]).unwrap();
         assert_eq!(host.memory().stats(), Host::new(64 << 20).unwrap().memory().stats());
     }
@@ -271,7 +284,7 @@ fn a_family_keeps_its_members_apart() {
         }
     }
     drop((living, shared));
-    host.memory().reclaim();
+    settle(&host);
     host.memory().check(&[], &[]).unwrap();
     assert_eq!(host.memory().stats(), Host::new(128 << 20).unwrap().memory().stats());
 }

@@ -30,19 +30,23 @@ const EDGES: [u64; 9] = [
     USER_END.0,
 ];
 
-/// A file whose pages are [`pattern`]s.
-struct Pattern(u64);
+/// A file whose pages are [`pattern`]s up to its first length.
+struct Pattern {
+    inode: u64,
+    len: u64,
+}
 
 impl Source for Pattern {
     fn fill(&self, index: u64, page: &mut [u8]) -> foldspace::Result<()> {
-        pattern(self.0, index, page);
+        let bytes = self.len.saturating_sub(index * PAGE).min(PAGE) as usize;
+        pattern(self.inode, index, &mut page[..bytes]);
         Ok(())
     }
     fn identity(&self) -> Identity {
-        Identity { major: render::DEVICE.0, minor: render::DEVICE.1, inode: self.0 }
+        Identity { major: render::DEVICE.0, minor: render::DEVICE.1, inode: self.inode }
     }
     fn path(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(render::path(self.0).as_bytes());
+        out.extend_from_slice(render::path(self.inode).as_bytes());
     }
 }
 
@@ -72,8 +76,10 @@ pub enum Starved {
 enum Attempt<T> {
     /// As if there were enough, or refused for another reason.
     Over(T),
-    /// It said that there was no memory, and nothing must have changed.
+    /// It said that there was no memory, and nothing must have changed, not even the number of frames in use.
     NoMemory,
+    /// The same of a fault, which may leave empty tables behind.
+    NoMemoryForPage,
     /// It said so after a part that cannot be taken back: bytes stored before, pages that a stack grew by.
     NoMemoryAfterPart,
 }
@@ -118,6 +124,7 @@ impl World {
                     assert_eq!(memory.stats(), before, "frames after an attempt with {enough:?}");
                     self.verify();
                 }
+                Attempt::NoMemoryForPage => self.verify(),
                 Attempt::NoMemoryAfterPart => {}
             }
             let tried = enough.expect("there is memory");
@@ -161,10 +168,15 @@ impl World {
     fn new_file(&mut self, pages: u64) {
         let inode = self.objects.len() as u64 + 1;
         let len = pages * PAGE;
-        let object = self.attempt_result(|world| Object::new(world.host.memory(), Box::new(Pattern(inode)), len));
+        let object =
+            self.attempt_result(|world| Object::new(world.host.memory(), Box::new(Pattern { inode, len }), len));
         let object = object.expect("enough");
         self.objects.push(object);
-        self.model.objects.push(ModelObject { kind: ObjectKind::File(inode), len, pages: Default::default() });
+        self.model.objects.push(ModelObject {
+            kind: ObjectKind::File { inode, source_len: len },
+            len,
+            pages: Default::default(),
+        });
     }
 
     fn new_shared(&mut self, len: u64) -> usize {
@@ -245,7 +257,7 @@ impl World {
                 let expected = after.brk(end);
                 // Like Linux's, it does not say why it did nothing.
                 let seen = self.attempt(|world| match world.spaces[space].brk(end) {
-                    seen if seen == now && expected != now => Attempt::NoMemory,
+                    seen if seen == now && expected != now && world.starved != Starved::No => Attempt::NoMemory,
                     seen => Attempt::Over(seen),
                 });
                 assert_eq!(seen, expected, "brk");
@@ -311,16 +323,14 @@ impl World {
             Op::NewFile(pages) => self.new_file(pages.into()),
             Op::ReadFile(object, offset, len) => {
                 let object = object as usize % self.objects.len();
+                let expected = self.model.objects[object].read_at(offset.into(), len.into());
                 let mut seen = vec![0xa5; len.into()];
                 let read = self.attempt(|world| match world.objects[object].read_at(offset.into(), &mut seen) {
                     Err(Error::OutOfMemory) => Attempt::NoMemoryAfterPart,
+                    Ok(read) if read < expected.len() && world.starved != Starved::No => Attempt::NoMemoryAfterPart,
                     read => Attempt::Over(read.expect("nothing else can go wrong")),
                 });
-                assert_eq!(
-                    seen[..read],
-                    self.model.objects[object].read_at(offset.into(), len.into()),
-                    "read of a file"
-                );
+                assert!(seen[..read] == expected, "read of a file: {}", difference(&seen[..read], &expected));
             }
             Op::WriteFile(object, offset, len, seed) => {
                 let object = object as usize % self.objects.len();
@@ -419,7 +429,7 @@ impl World {
             }
             By::Kernel => self.attempt(|world| match world.spaces[space].read(addr, &mut seen) {
                 done if done >= expected.len() => Attempt::Over(done),
-                0 if !grew => Attempt::NoMemory,
+                0 if !grew => Attempt::NoMemoryForPage,
                 _ => Attempt::NoMemoryAfterPart,
             }),
         };
@@ -443,7 +453,7 @@ impl World {
             By::Kernel => {
                 let done = self.attempt(|world| match world.spaces[space].write(addr, bytes) {
                     done if done >= expected => Attempt::Over(done),
-                    0 if !grew => Attempt::NoMemory,
+                    0 if !grew => Attempt::NoMemoryForPage,
                     _ => Attempt::NoMemoryAfterPart,
                 });
                 (done, fault)
@@ -466,7 +476,7 @@ impl World {
         let mut processor = self.processors.swap_remove(number);
         processor.activate(&self.spaces[space]);
         let outcome = self.attempt(|_| match act(&mut processor) {
-            (0, Some(Fault::OutOfMemory)) if !grew => Attempt::NoMemory,
+            (0, Some(Fault::OutOfMemory)) if !grew => Attempt::NoMemoryForPage,
             (_, Some(Fault::OutOfMemory)) => Attempt::NoMemoryAfterPart,
             outcome => Attempt::Over(outcome),
         });
@@ -522,7 +532,7 @@ impl World {
         let addr = VirtAddr(page * PAGE);
         let translation = match self.host.translate(&self.spaces[number], addr) {
             Ok(translation) => translation,
-            Err(Cause::NotPresent(_)) => {
+            Err(Cause::NotPresent(_) | Cause::NotCanonical) => {
                 assert!(!model.private.contains_key(&page), "the page at {addr} of space {number} is lost");
                 return;
             }

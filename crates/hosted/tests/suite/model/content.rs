@@ -14,8 +14,8 @@ use super::{Area, Content, Model, PAGE, Page};
 pub enum ObjectKind {
     /// Zero-filled shared memory.
     Anonymous,
-    /// A file with this inode, and [`pattern`]s in its pages.
-    File(u64),
+    /// A file with this inode, and [`pattern`]s in so many bytes; what is written later is in none of its source's pages.
+    File { inode: u64, source_len: u64 },
 }
 
 /// An object: its length, and the pages that were stored to.
@@ -47,8 +47,8 @@ impl ModelObject {
             return page.clone();
         }
         let mut page = vec![0; PAGE as usize];
-        if let ObjectKind::File(inode) = self.kind {
-            let bytes = self.len.saturating_sub(index * PAGE).min(PAGE) as usize;
+        if let ObjectKind::File { inode, source_len } = self.kind {
+            let bytes = source_len.saturating_sub(index * PAGE).min(PAGE) as usize;
             pattern(inode, index, &mut page[..bytes]);
         }
         page

@@ -89,24 +89,21 @@ impl ModelSpace {
         if len == 0 {
             return Err(Error::BadRange);
         }
-        let pages = len.div_ceil(PAGE);
-        if pages > END {
-            return Err(Error::NoRoom);
-        }
+        let pages = VirtAddr(len).page_ceil().ok_or(Error::NoRoom)?.get() / PAGE;
         let start = match placement {
-            Placement::Anywhere => self.highest_gap(pages, flags)?,
+            Placement::Anywhere => self.anywhere(pages)?,
             Placement::Hint(hint) => match self.hinted(hint, pages) {
                 Some(start) => start,
-                None => self.highest_gap(pages, flags)?,
+                None => self.anywhere(pages)?,
             },
-            Placement::Low => self.lowest_gap(pages, 0x8000_0000 / PAGE)?,
+            Placement::Low => self.lowest_gap(pages, 0x4000_0000 / PAGE, 0x8000_0000 / PAGE)?,
             Placement::Fixed(at) | Placement::FixedNoReplace(at) => {
                 if !at.is_page_aligned() {
                     return Err(Error::BadRange);
                 }
                 let start = at.get() / PAGE;
-                if start > END - pages {
-                    return Err(Error::NoRoom);
+                if pages > END || start > END - pages {
+                    return Err(Error::BadRange);
                 }
                 if matches!(placement, Placement::FixedNoReplace(_)) && !self.is_free(start, start + pages) {
                     return Err(Error::AlreadyMapped);
@@ -150,21 +147,22 @@ impl ModelSpace {
         gaps
     }
 
-    fn highest_gap(&self, pages: u64, _flags: VmaFlags) -> Result<Page, Error> {
+    /// The highest gap below the base, or else the lowest above a third of the user half, as Linux falls back to.
+    fn anywhere(&self, pages: u64) -> Result<Page, Error> {
         let base = self.layout.mmap_base.get() / PAGE;
         let below = self.gaps().into_iter().rev().find_map(|(from, until)| {
             let until = until.min(base);
             (until > from && until - from >= pages).then(|| until - pages)
         });
-        below.ok_or(Error::NoRoom)
+        below.map_or_else(|| self.lowest_gap(pages, END / 3, END), Ok)
     }
 
-    fn lowest_gap(&self, pages: u64, limit: Page) -> Result<Page, Error> {
-        let found = self.gaps().into_iter().find(|(from, until)| {
-            let until = (*until).min(limit);
-            until > *from && until - from >= pages
+    fn lowest_gap(&self, pages: u64, low: Page, high: Page) -> Result<Page, Error> {
+        let found = self.gaps().into_iter().find_map(|(from, until)| {
+            let (from, until) = (from.max(low), until.min(high));
+            (until > from && until - from >= pages).then_some(from)
         });
-        found.map(|(from, _)| from).ok_or(Error::NoRoom)
+        found.ok_or(Error::NoRoom)
     }
 
     fn hinted(&self, hint: VirtAddr, pages: u64) -> Option<Page> {
@@ -186,38 +184,41 @@ impl ModelSpace {
         Ok(())
     }
 
-    /// mprotect.
+    /// mprotect: like Linux's, changes what comes before a hole or an area that does not allow it.
     pub fn protect(&mut self, start: Page, end: Page, access: VmaFlags) -> Result<(), Error> {
         let mut at = start;
         let mut changed = Vec::new();
+        let mut outcome = Ok(());
         for (from, area) in self.overlapping(start, end) {
             if from > at {
-                return Err(Error::NotMapped);
+                break;
             }
             if !may(area.flags).contains(access) {
-                return Err(Error::AccessDenied);
+                outcome = Err(Error::AccessDenied);
+                break;
             }
             let (from, area) = if from < start { (start, part(from, area, start)) } else { (from, area) };
-            at = area.end;
+            at = area.end.min(end);
             let flags = (area.flags - VmaFlags::READ - VmaFlags::WRITE - VmaFlags::EXEC) | access;
-            changed.push((from, Area { end: area.end.min(end), flags, ..area }));
+            changed.push((from, Area { end: at, flags, ..area }));
         }
-        if at < end {
-            return Err(Error::NotMapped);
+        if outcome.is_ok() && at < end {
+            outcome = Err(Error::NotMapped);
         }
         let contents = self.private.clone();
-        self.carve(start, end);
+        self.carve(start, at);
         self.private = contents;
         self.areas.extend(changed);
         self.merge_neighbours();
-        Ok(())
+        outcome
     }
 
     /// brk.
     pub fn brk(&mut self, end: VirtAddr) -> VirtAddr {
         let layout = &self.layout;
         let (start, old) = (layout.start_brk, layout.brk);
-        if end < start || end.get() - start.get() > layout.data_limit {
+        let data = layout.data.1.get() - layout.data.0.get();
+        if end < start || end.get() - start.get() + data > layout.data_limit {
             return old;
         }
         let (Some(new_end), Some(old_end)) = (end.page_ceil(), old.page_ceil()) else { return old };

@@ -48,7 +48,7 @@ impl Model {
                 }
                 Content::Object(object) => {
                     let (device, inode, name) = match self.objects[object].kind {
-                        ObjectKind::File(inode) => (DEVICE, inode, path(inode)),
+                        ObjectKind::File { inode, .. } => (DEVICE, inode, path(inode)),
                         ObjectKind::Anonymous => ((0, 1), 0, "/dev/zero (deleted)".into()),
                     };
                     write!(line, "{:08x} {:02x}:{:02x} {inode} ", area.offset * PAGE, device.0, device.1).unwrap();

@@ -1,0 +1,266 @@
+//! Mistakes that were found once, each under the name of what must hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::threads::rounds;
+use foldspace::addr::PAGE_SIZE;
+use foldspace::space::{Fault, ForkMode, MapRequest, Placement};
+use foldspace::vma::{Backing, VmaFlags};
+use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
+use foldspace_hosted::{CacheSize, Host, Layouts, Refusal};
+
+const MAY: VmaFlags = VmaFlags::MAY_READ.union(VmaFlags::MAY_WRITE).union(VmaFlags::MAY_EXEC);
+const RW: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(MAY);
+const AT: VirtAddr = VirtAddr(0x4000_0000);
+
+fn machine(bytes: u64) -> (Host, Arc<AddressSpace>) {
+    let host = Host::new(bytes).unwrap();
+    let space = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+    (host, space)
+}
+
+fn map(space: &AddressSpace, pages: u64, flags: VmaFlags, backing: Backing) {
+    let len = pages * PAGE_SIZE;
+    space.map(MapRequest { placement: Placement::Fixed(AT), len, flags, backing, page_offset: 0 }).unwrap();
+}
+
+fn range(page: u64, pages: u64) -> PageRange {
+    PageRange::from_len(VirtAddr(AT.get() + page * PAGE_SIZE), pages * PAGE_SIZE).unwrap()
+}
+
+fn word(space: &AddressSpace, at: VirtAddr) -> u64 {
+    let mut word = [0; 8];
+    assert_eq!(space.read(at, &mut word), 8);
+    u64::from_le_bytes(word)
+}
+
+#[test]
+fn a_forced_write_to_a_writable_shared_mapping_is_a_write() {
+    let (host, space) = machine(4 << 20);
+    let object = Object::anonymous(host.memory(), PAGE_SIZE).unwrap();
+    map(&space, 1, RW | VmaFlags::SHARED, Backing::Object(object.clone()));
+    assert_eq!(space.write_forced(AT, b"text"), 4);
+    let mut seen = [0; 4];
+    assert_eq!(object.read_at(0, &mut seen), Ok(4));
+    assert_eq!(&seen, b"text");
+}
+
+#[test]
+fn a_forced_write_does_not_open_what_must_not_be_accessed() {
+    let (host, space) = machine(4 << 20);
+    map(&space, 1, MAY, Backing::Anonymous);
+    assert_eq!(space.write_forced(AT, b"text"), 4);
+    let mut processor = host.processor(CacheSize::Unbounded);
+    processor.activate(&space);
+    let refusal = processor.load(AT, &mut [0]).map_err(|error| error.refusal);
+    assert_eq!(refusal, Err(Refusal::Fault(Fault::AccessDenied)));
+    assert_eq!(space.read(AT, &mut [0]), 0);
+}
+
+/// What was unmapped waits for a grace period, and is free for whoever needs it at once.
+#[test]
+fn unmapped_memory_serves_the_next_fault() {
+    let (_host, space) = machine(8 << 20);
+    let pages = 1500;
+    for round in 0..10_u64 {
+        map(&space, pages, RW, Backing::Anonymous);
+        for page in 0..pages {
+            let at = range(page, 1).start();
+            assert_eq!(space.write(at, &round.to_le_bytes()), 8, "round {round}, page {page}");
+        }
+        space.unmap(range(0, pages)).unwrap();
+    }
+}
+
+/// The same for processes: each exits before the next begins.
+#[test]
+fn memory_of_the_dead_serves_the_living() {
+    let (host, space) = machine(8 << 20);
+    drop(space);
+    for round in 0..10_u64 {
+        let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
+        map(&space, 1500, RW, Backing::Anonymous);
+        for page in 0..1500 {
+            assert_eq!(space.write(range(page, 1).start(), &[1]), 1, "round {round}, page {page}");
+        }
+    }
+}
+
+/// The same when there is not one frame left but those of the dead.
+#[test]
+fn the_last_frames_are_those_of_the_dead() {
+    let (host, living) = machine(4 << 20);
+    map(&living, 600, RW, Backing::Anonymous);
+    for round in 0..5 {
+        let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
+        map(&space, 2000, RW, Backing::Anonymous);
+        let taken = (0..2000).take_while(|page| space.write(range(*page, 1).start(), &[1]) == 1).count();
+        assert!(taken > 200, "round {round}: {taken}");
+        drop(space);
+        assert_eq!(living.write(range(round * 100, 1).start(), &[1]), 1, "round {round}: a fault");
+        assert_eq!(living.fork().map(drop), Ok(()), "round {round}: a fork");
+    }
+}
+
+/// Few frames are queued differently from many.
+#[test]
+fn a_few_frames_of_the_dead_are_enough() {
+    let (host, living) = machine(4 << 20);
+    map(&living, 2000, RW, Backing::Anonymous);
+    let mut store = (0..2000).map(|page| living.write(range(page, 1).start(), &[1]) == 1);
+    for round in 0..5 {
+        let small = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
+        map(&small, 20, RW, Backing::Anonymous);
+        assert_eq!(small.write(AT, &[1; 20 * PAGE_SIZE as usize]), 20 * PAGE_SIZE as usize);
+        if round == 0 {
+            assert!(store.by_ref().take_while(|stored| *stored).count() > 500, "the rest is full");
+        }
+        drop(small);
+        assert_eq!(store.next(), Some(true), "round {round}");
+    }
+}
+
+/// And in the middle of one long copy.
+#[test]
+fn a_long_write_uses_frames_of_the_dead() {
+    let (_host, space) = machine(8 << 20);
+    let bytes = vec![1; 1500 * PAGE_SIZE as usize];
+    for round in 0..5 {
+        map(&space, 1500, RW, Backing::Anonymous);
+        assert_eq!(space.write(AT, &bytes), bytes.len(), "round {round}");
+        space.clear();
+    }
+}
+
+/// A processor touches pages all the time while another thread maps, protects and unmaps them: when that thread is done, what is present is what
+/// the VMAs say.
+#[test]
+fn a_change_of_layout_leaves_nothing_behind_that_a_fault_put_there_meanwhile() {
+    let (host, space) = machine(16 << 20);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut processor = host.processor(CacheSize::Unbounded);
+                processor.activate(&space);
+                while !stop.load(Ordering::Relaxed) {
+                    match processor.store(AT, &[1]).map_err(|error| error.refusal) {
+                        Ok(()) | Err(Refusal::Fault(Fault::NotMapped | Fault::AccessDenied)) => {}
+                        Err(refusal) => panic!("{refusal}"),
+                    }
+                }
+            });
+        }
+        for round in 0..rounds(3_000) {
+            map(&space, 4, RW, Backing::Anonymous);
+            if round % 2 == 0 {
+                space.protect(range(0, 4), VmaFlags::READ).unwrap();
+                let translation = host.translate(&space, AT);
+                let writable = translation.is_ok_and(|translation| translation.rights.writable);
+                if writable {
+                    stop.store(true, Ordering::Relaxed);
+                    panic!("round {round}: a page is writable after mprotect took that away");
+                }
+            }
+            space.unmap(range(0, 4)).unwrap();
+            if host.translate(&space, AT).is_ok() {
+                stop.store(true, Ordering::Relaxed);
+                panic!("round {round}: a page is present after munmap");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    host.memory().check(&[&space], &[]).unwrap();
+}
+
+/// A child is one instant of its parent, whatever writes there: the kernel's copies to user memory end, or begin, at a fork like a program's stores.
+#[test]
+fn a_kernel_write_does_not_reach_into_a_child() {
+    let (_host, space) = machine(16 << 20);
+    map(&space, 1, RW, Backing::Anonymous);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut count = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                count += 1;
+                space.write(AT, &count.to_le_bytes());
+            }
+        });
+        for round in 0..rounds(5_000) {
+            space.set_fork_mode([ForkMode::Full, ForkMode::Leaf, ForkMode::Copy][round as usize % 3]);
+            let child = space.fork().unwrap();
+            let first = word(&child, AT);
+            for _ in 0..50 {
+                let again = word(&child, AT);
+                if again != first {
+                    stop.store(true, Ordering::Relaxed);
+                    panic!(
+                        "round {round}: a child's memory changes from {first} to {again}, and the child did nothing"
+                    );
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Pages past the end of a file that was cut cannot be accessed (SIGBUS), also where they were mapped before, copies of private mappings included
+/// (mmap(2), `unmap_mapping_range` in Linux's `truncate_pagecache`).
+#[test]
+fn what_is_cut_off_a_file_is_gone_from_its_mappings() {
+    let (host, space) = machine(8 << 20);
+    let object = Object::anonymous(host.memory(), 3 * PAGE_SIZE).unwrap();
+    map(&space, 3, RW | VmaFlags::SHARED, Backing::Object(object.clone()));
+    let mut processor = host.processor(CacheSize::Unbounded);
+    processor.activate(&space);
+    let last = range(2, 1).start();
+    processor.store(last, b"x").unwrap();
+    object.set_len(PAGE_SIZE).unwrap();
+    let refusal = processor.load(last, &mut [0]).map_err(|error| error.refusal);
+    assert_eq!(refusal, Err(Refusal::Fault(Fault::PastEnd)));
+    object.set_len(3 * PAGE_SIZE).unwrap();
+    let mut seen = [9];
+    processor.load(last, &mut seen).unwrap();
+    assert_eq!(seen, [0], "the page is a new one");
+    host.memory().check(&[&space], &[&object]).unwrap();
+}
+
+/// Frames that wait for a grace period are counted once.
+#[test]
+fn frames_are_counted_once() {
+    let (host, space) = machine(8 << 20);
+    map(&space, 1000, RW, Backing::Anonymous);
+    for page in 0..1000 {
+        assert_eq!(space.write(range(page, 1).start(), &[1]), 1);
+    }
+    space.clear();
+    let stats = host.memory().stats();
+    assert_eq!(stats.free + stats.deferred + stats.data + stats.tables + stats.reserved, stats.total, "{stats:?}");
+}
+
+#[test]
+fn a_fixed_address_is_checked_before_anything_changes() {
+    let (_host, space) = machine(4 << 20);
+    map(&space, 1, RW, Backing::Anonymous);
+    let request = |at, len| MapRequest {
+        placement: Placement::Fixed(VirtAddr(at)),
+        len,
+        flags: RW,
+        backing: Backing::Anonymous,
+        page_offset: 0,
+    };
+    for (at, len) in
+        [(1, 1), (0x7fff_ffff_f000, 1), (0x7fff_ffff_e000, PAGE_SIZE + 1), (u64::MAX - 4095, 1), (0x1000, 0)]
+    {
+        assert_eq!(space.map(request(at, len)), Err(Error::BadRange), "{at:#x} {len:#x}");
+    }
+    assert_eq!(space.map(request(0x1000, u64::MAX)), Err(Error::NoRoom));
+    assert_eq!(space.maps().text().iter().filter(|byte| **byte == b'\n').count(), 1);
+    assert_eq!(space.map(request(0x7fff_ffff_e000, 1)), Ok(VirtAddr(0x7fff_ffff_e000)), "the highest page");
+    assert_eq!(space.write(VirtAddr(0x7fff_ffff_efff), b"xy"), 1);
+    assert_eq!(space.map(request(0, 1)), Ok(VirtAddr(0)), "the lowest page");
+    assert_eq!(space.write(VirtAddr(0), b"x"), 1);
+}
