@@ -146,8 +146,12 @@ impl FdTable {
         self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(index, _)| index as i32)
     }
 
-    /// How many numbers there are room for now (`FDSize` of `/proc/PID/status`): a power of two, at least 64.
+    /// How many numbers Linux's table would have room for (`FDSize` of `/proc/PID/status`; `select` looks no further): 64, then powers of two
+    /// times 128 (`alloc_fdtable` of `fs/file.c`).
     pub fn size(&self) -> usize {
-        self.slots.len().max(64).next_power_of_two()
+        match self.slots.len() {
+            0..=64 => 64,
+            len => len.div_ceil(128).next_power_of_two() * 128,
+        }
     }
 }

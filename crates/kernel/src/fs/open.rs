@@ -92,8 +92,6 @@ fn open_or_create(
                 match tree::create(directory, name, || Regular::create(&superblock, attributes, &[])) {
                     // Somebody else was first: open theirs.
                     Err(Errno::EEXIST) if !flags.contains(OpenFlags::EXCLUSIVE) => {}
-                    // As root may write everywhere, a directory of /proc refuses by not having such a name.
-                    Err(Errno::EACCES) => return Err(Errno::ENOENT),
                     Err(error) => return Err(error),
                     Ok(dentry) => return open_dentry(&dentry, flags - OpenFlags::TRUNCATE),
                 }

@@ -22,14 +22,20 @@ use crate::syscall::SysResult;
 pub const DEFAULT_CAPACITY: usize = 65_536;
 /// Most that F_SETPIPE_SZ gives (`/proc/sys/fs/pipe-max-size`).
 pub const MAX_CAPACITY: usize = 1_048_576;
-/// Writes of up to so many bytes are not mixed with others' (`PIPE_BUF`).
-const ATOMIC: usize = 4096;
-
 /// A page of bytes on their way; `start..end` are still to be read.
 struct Block {
     bytes: Box<[u8; CHUNK]>,
     start: usize,
     end: usize,
+}
+
+impl Block {
+    /// Adds up to `want` bytes, which there must be room for; returns how many could be read.
+    fn take(&mut self, from: &mut dyn Supply, want: usize) -> usize {
+        let took = from.take(&mut self.bytes[self.end..self.end + want]);
+        self.end += took;
+        took
+    }
 }
 
 struct State {
@@ -47,32 +53,50 @@ struct State {
 }
 
 impl State {
-    fn room(&self) -> usize {
-        self.capacity - self.len
+    /// Whether all blocks are in use, however little is in them: then writers wait (`pipe_full`).
+    fn is_full(&self) -> bool {
+        self.blocks.len() >= self.capacity / CHUNK
     }
 
-    /// Moves bytes in, at most `limit`; returns how many, and whether a bad address ended it.
-    fn fill(&mut self, from: &mut dyn Supply, limit: usize) -> Result<(usize, bool), Errno> {
+    /// Moves bytes in as `pipe_write` of `fs/pipe.c` does, whose way with partly filled blocks can be told from outside: what is above whole
+    /// blocks goes behind the last bytes if all of it fits there, the rest into blocks of its own. So what fits a block is never torn. Returns how many bytes,
+    /// and whether a bad address ended it; `None` if there is no room at all.
+    fn fill(&mut self, from: &mut dyn Supply) -> Result<Option<(usize, bool)>, Errno> {
         let mut done = 0;
-        while done < limit {
-            if self.blocks.back().is_none_or(|block| block.end == CHUNK) {
-                let block = match self.spare.take() {
-                    Some(block) => block,
-                    None => Block { bytes: new_page()?, start: 0, end: 0 },
-                };
-                self.blocks.push_back(block);
-            }
-            let Some(block) = self.blocks.back_mut() else { break };
-            let want = (limit - done).min(CHUNK - block.end);
-            let took = from.take(&mut block.bytes[block.end..block.end + want]);
-            block.end += took;
+        let tail = from.remaining() % CHUNK;
+        if tail > 0
+            && let Some(last) = self.blocks.back_mut().filter(|last| last.end + tail <= CHUNK)
+        {
+            let took = last.take(from, tail);
             self.len += took;
             done += took;
-            if took < want {
-                return Ok((done, true));
+            if took < tail {
+                return Ok(Some((done, true)));
             }
         }
-        Ok((done, false))
+        while from.remaining() > 0 && !self.is_full() {
+            let mut block = match self.spare.take() {
+                Some(block) => block,
+                None => match new_page() {
+                    Ok(bytes) => Block { bytes, start: 0, end: 0 },
+                    Err(_) if done > 0 => return Ok(Some((done, false))),
+                    Err(error) => return Err(error),
+                },
+            };
+            let want = from.remaining().min(CHUNK);
+            let took = block.take(from, want);
+            self.len += took;
+            done += took;
+            if took > 0 {
+                self.blocks.push_back(block);
+            } else {
+                self.spare = Some(block);
+            }
+            if took < want {
+                return Ok(Some((done, true)));
+            }
+        }
+        Ok((done > 0).then_some((done, false)))
     }
 
     /// Moves bytes out; returns how many, and whether a bad address ended it.
@@ -154,7 +178,7 @@ impl Pipe {
             return Err(Errno::EPERM);
         }
         let mut state = self.state.lock();
-        if rounded < state.len {
+        if rounded / CHUNK < state.blocks.len() {
             return Err(Errno::EBUSY);
         }
         state.capacity = rounded;
@@ -197,18 +221,12 @@ impl Pipe {
         }
         let mut total = 0;
         loop {
-            // What must not be torn apart waits until there is room for all of it.
-            let needed = if total == 0 && from.remaining() <= ATOMIC { from.remaining() } else { 1 };
             let attempt = |from: &mut dyn Supply| -> Option<Result<(usize, bool), Errno>> {
                 let mut state = self.state.lock();
                 if state.readers == 0 {
                     return Some(Err(Errno::EPIPE));
                 }
-                if state.room() < needed {
-                    return None;
-                }
-                let limit = from.remaining().min(state.room());
-                Some(state.fill(from, limit))
+                state.fill(from).transpose()
             };
             let outcome = match attempt(from) {
                 Some(outcome) => outcome,
@@ -307,7 +325,7 @@ impl Body for End {
             ready.set(Ready::HANG_UP, state.writers == 0 && state.writer_opens > 0);
         }
         if self.writes {
-            ready.set(Ready::WRITABLE, state.room() >= ATOMIC);
+            ready.set(Ready::WRITABLE, !state.is_full());
             ready.set(Ready::ERROR, state.readers == 0);
         }
         ready

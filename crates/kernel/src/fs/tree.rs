@@ -29,8 +29,8 @@ pub fn check_can_hold(directory: &Dentry) -> Result<(), Errno> {
     match &directory.inode.kind {
         Kind::Directory if directory.is_removed() => Err(Errno::ENOENT),
         Kind::Directory => Ok(()),
-        // /proc has no files of ours to make: Linux says EACCES, ENOENT or EPERM, depending on the directory.
-        Kind::Proc(_) => Err(Errno::EACCES),
+        // In /proc a name that is not there cannot even be looked up in order to be made.
+        Kind::Proc(_) => Err(Errno::ENOENT),
         _ => Err(Errno::ENOTDIR),
     }
 }
@@ -240,8 +240,9 @@ fn check_rename(
 fn exchange(old: &Name<'_>, new: &Name<'_>, source: &Arc<Dentry>, target: &Arc<Dentry>) {
     old.directory.remove(old.name);
     new.directory.remove(new.name);
-    enter(source, new);
+    // In this order, as a listing on Linux shows.
     enter(target, old);
+    enter(source, new);
     let moved_down = i32::from(source.inode.is_directory()) - i32::from(target.inode.is_directory());
     if moved_down != 0 {
         old.directory.inode.add_links(-moved_down);

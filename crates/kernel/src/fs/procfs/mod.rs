@@ -49,7 +49,7 @@ pub fn open(node: &Node, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> {
     match node.type_bits() {
         mode::S_IFDIR => Ok(Box::new(listing::ListingBody(*node))),
         mode::S_IFLNK => Err(Errno::ELOOP),
-        _ if flags.writable() && node.permissions() & 0o222 == 0 => Err(Errno::EACCES),
+        _ if flags.writable() && node.refuses_writers() => Err(Errno::EACCES),
         _ => match *node {
             Node::ProcessFile { pid, file: node::ProcessFile::Maps } => Ok(Box::new(maps::MapsBody::open(pid)?)),
             node => Ok(Box::new(text::TextBody::new(node)?)),

@@ -15,7 +15,7 @@ use crate::fs::path::LastLink;
 use crate::process::{self, Pid, Task};
 use crate::sched;
 
-/// Files about the whole system.
+/// Files about the whole system; from `MaxMapCount` on those of `/proc/sys`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SystemFile {
     Cmdline,
@@ -383,6 +383,20 @@ impl Node {
             Node::ProcessFile { file: ProcessFile::Comm | ProcessFile::OomScoreAdj, .. } => 0o644,
             Node::System(_) | Node::ProcessFile { .. } | Node::FdInfo { .. } => 0o444,
             _ => 0o555,
+        }
+    }
+
+    /// Whether not even root may open it for writing: what `/proc/sys` only shows.
+    pub fn refuses_writers(&self) -> bool {
+        matches!(self, Node::System(file) if *file as u32 >= SystemFile::MaxMapCount as u32)
+    }
+
+    /// `st_size`: of links to files it is constant, of a directory of them their number (`proc_fd_getattr`).
+    pub fn size(&self) -> u64 {
+        match *self {
+            Node::Fd { .. } => 64,
+            Node::Fds(pid) => process::find(pid).map_or(0, |task| task.files.lock().numbers().count() as u64),
+            _ => 0,
         }
     }
 

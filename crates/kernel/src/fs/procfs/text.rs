@@ -45,7 +45,8 @@ impl TextBody {
     fn set(&self, value: &[u8]) -> Result<(), Errno> {
         match (self.node, &self.task) {
             (Node::ProcessFile { file: ProcessFile::Comm, .. }, Some(task)) => {
-                task.set_comm(value.trim_ascii_end());
+                // A newline at the end is kept, as on Linux.
+                task.set_comm(value);
                 Ok(())
             }
             (Node::ProcessFile { file: ProcessFile::OomScoreAdj, .. }, Some(_)) => {
@@ -53,7 +54,7 @@ impl TextBody {
                 // Nobody is killed for want of memory: the score is checked and has no effect.
                 score.filter(|score| (-1000..=1000).contains(score)).map(|_| ()).ok_or(Errno::EINVAL)
             }
-            _ => Err(Errno::EINVAL),
+            _ => Err(Errno::EIO),
         }
     }
 }

@@ -167,7 +167,7 @@ fn read_sets(addresses: [u64; 3], words: usize) -> Result<Sets, Errno> {
 }
 
 fn select_until(task: &Arc<Task>, count: i32, addresses: [u64; 3], deadline: Option<u64>) -> SysResult {
-    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?.min(descriptor_limit(task));
+    let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?.min(task.files.lock().size());
     let sets = read_sets(addresses, count.div_ceil(64))?;
     let mut numbers = Vec::new();
     let mut interests = Vec::new();

@@ -36,6 +36,7 @@ impl Facts {
             // As tmpfs counts: 20 bytes an entry, `.` and `..` among them.
             Kind::Directory => (20 * (2 + dentry.child_count() as u64), 0),
             Kind::Symlink(target) => (target.len() as u64, 0),
+            Kind::Proc(node) => (node.size(), 0),
             _ => (0, 0),
         };
         Facts {
