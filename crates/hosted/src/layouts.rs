@@ -14,7 +14,7 @@ impl Layouts {
             mmap_base: VirtAddr(0x7fff_f77f_f000),
             start_brk: VirtAddr(0x60_0000),
             brk: VirtAddr(0x60_0000),
-            start_stack: VirtAddr(0x7fff_ffff_e000),
+            start_stack: VirtAddr(0x7fff_ffff_dff0),
             code: (VirtAddr(0x40_0000), VirtAddr(0x50_0000)),
             data: (VirtAddr(0x50_0000), VirtAddr(0x60_0000)),
             args: (VirtAddr(0), VirtAddr(0)),
