@@ -4,7 +4,6 @@ mod area;
 mod tree;
 
 pub use area::{Backing, Name, Vma, VmaFlags};
-pub use tree::{GapRequest, Iter, Neighbours, PageCounts, Summary, Totals, Version, VersionRef};
+pub use tree::{GapRequest, Iter, Neighbours, PageCounts, Summary, Totals, Version, VersionRef, free_spare_nodes};
 // Not for other crates: a cell relies on all guards being of one collector.
-#[allow(unused_imports)]
-pub(crate) use tree::{Prepared, VersionCell, free_spare_nodes};
+pub(crate) use tree::VersionCell;

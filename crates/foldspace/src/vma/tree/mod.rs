@@ -32,6 +32,6 @@ mod tests;
 pub use find::Neighbours;
 pub use gap::GapRequest;
 pub use iter::Iter;
-pub(crate) use node::free_spare_nodes;
+pub use node::free_spare_nodes;
 pub use summary::{PageCounts, Summary, Totals};
 pub use version::{Prepared, Version, VersionCell, VersionRef};

@@ -276,7 +276,7 @@ impl<'t> Prepared<'t> {
     }
 
     /// The tree as it will be.
-    #[inline]
+    #[cfg(test)]
     pub fn view(&self) -> VersionRef<'_> {
         VersionRef { root: self.plan.root() }
     }

@@ -28,7 +28,7 @@ use crate::addr::VirtAddr;
 use crate::error::Result;
 use crate::vma::{Vma, VmaFlags};
 
-pub(crate) use pool::free_spare_nodes;
+pub use pool::free_spare_nodes;
 
 /// Bytes that a node of any kind fits in.
 const NODE_BYTES: usize = 1024;
@@ -279,9 +279,10 @@ impl<'t> NodeRef<'t> {
         let mut largest = 0;
         match self.slots() {
             Slots::Leaf(vmas) => {
-                for pair in vmas.array_windows::<2>() {
-                    let [below, above] = pair;
-                    largest = largest.max(above.start().get().wrapping_sub(below.end().get()));
+                for pair in vmas.windows(2) {
+                    if let [below, above] = pair {
+                        largest = largest.max(above.start().get().wrapping_sub(below.end().get()));
+                    }
                 }
             }
             Slots::Inner(children) => {

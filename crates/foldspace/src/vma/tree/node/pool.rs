@@ -96,7 +96,7 @@ impl Pool {
 }
 
 /// Gives the spare nodes back to the allocator: for tests that count allocations, and for embedders short of memory.
-pub(crate) fn free_spare_nodes() {
+pub fn free_spare_nodes() {
     for level in [0, 1] {
         let (pool, layout) = of_level(level);
         let mut pool = pool.lock();
