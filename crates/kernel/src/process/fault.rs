@@ -105,16 +105,18 @@ fn simd_code(fpu: &FpuState) -> i32 {
     floating_point_code(mxcsr & !(mxcsr >> 7))
 }
 
-/// Writes the line about a process that a signal with a core file ends: process, address, access and VMA for a wild access, else the
-/// signal and where the program was.
+/// Writes the line about a process that its own instruction ends: process, address, access and VMA for a wild access, else the
+/// signal and where the program was. What others sent is theirs to report.
 pub fn report_fatal(task: &Arc<Task>, info: &SigInfo) {
+    if info.code <= 0 {
+        return;
+    }
     let comm = task.comm();
     let name = Lossy(&comm);
     let rip = task.thread.frame().rip;
     let trap = task.last_trap();
     let is_access = trap.vector == Exception::PageFault as u64
         && (info.signo == i32::from(Signal::SEGV.number()) || info.signo == i32::from(Signal::BUS.number()))
-        && info.code > 0
         && info.code != code::SI_KERNEL;
     if !is_access {
         log::warn!("{name}[{}]: killed by signal {} (code {}) at ip {rip:#x}", task.tgid, info.signo, info.code);

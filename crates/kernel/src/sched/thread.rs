@@ -144,9 +144,10 @@ impl Thread {
         bases.load();
     }
 
-    /// Processor time that it has used up to its last switch, in nanoseconds.
+    /// Processor time that it has used so far (a thread that runs on another processor: up to its last switch), in nanoseconds.
     pub fn runtime_ns(&self) -> u64 {
-        self.runtime.load(Ordering::Relaxed)
+        let slice = if self.is_current() { sched::run::current_slice_ns() } else { 0 };
+        self.runtime.load(Ordering::Relaxed) + slice
     }
 
     /// The letter that `/proc/PID/stat` shows: R, S or D; Z once it has ended.
