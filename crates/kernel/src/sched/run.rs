@@ -83,6 +83,11 @@ pub fn current_pid() -> Option<process::Pid> {
     current_ref().map(|task| task.pid)
 }
 
+/// How long the current thread has been running, in nanoseconds.
+pub(super) fn current_slice_ns() -> u64 {
+    time::monotonic_ns() - cpu().since.get()
+}
+
 /// Lets `look` see the address space that the current thread runs in; `None` if it has left it.
 #[inline]
 pub fn with_space<R>(look: impl FnOnce(&AddressSpace) -> R) -> Option<R> {
@@ -105,6 +110,11 @@ pub fn leave_space() -> Option<Arc<AddressSpace>> {
     mm::load_kernel_space();
     // SAFETY: as in `set_space`.
     with_current(|task| unsafe { (*task.thread.space.get()).take() })
+}
+
+/// How long the current thread has been running since it was switched to, in nanoseconds.
+pub(super) fn running_ns() -> u64 {
+    time::monotonic_ns().saturating_sub(cpu().since.get())
 }
 
 /// Lets a task run for the first time. Its thread has been prepared.
