@@ -83,11 +83,6 @@ pub fn current_pid() -> Option<process::Pid> {
     current_ref().map(|task| task.pid)
 }
 
-/// How long the current thread has been running, in nanoseconds.
-pub(super) fn current_slice_ns() -> u64 {
-    time::monotonic_ns() - cpu().since.get()
-}
-
 /// Lets `look` see the address space that the current thread runs in; `None` if it has left it.
 #[inline]
 pub fn with_space<R>(look: impl FnOnce(&AddressSpace) -> R) -> Option<R> {

@@ -146,7 +146,7 @@ impl Thread {
 
     /// Processor time that it has used so far (a thread that runs on another processor: up to its last switch), in nanoseconds.
     pub fn runtime_ns(&self) -> u64 {
-        let slice = if self.is_current() { sched::run::current_slice_ns() } else { 0 };
+        let slice = if self.is_current() { sched::run::running_ns() } else { 0 };
         self.runtime.load(Ordering::Relaxed) + slice
     }
 
