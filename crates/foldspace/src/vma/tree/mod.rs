@@ -34,4 +34,4 @@ pub use gap::GapRequest;
 pub use iter::Iter;
 pub use node::free_spare_nodes;
 pub use summary::{PageCounts, Summary, Totals};
-pub use version::{Prepared, Version, VersionCell, VersionRef};
+pub use version::{Version, VersionCell, VersionRef};
