@@ -1,10 +1,8 @@
 //! Fork, and the fork's life up to its end.
 
 use crate::row::{Figures, Row, Settings};
-use foldspace_guest_measure::figures::{BeforeFork, Status};
 use foldspace_guest_measure::process::{self, Fork, Gate};
 use foldspace_guest_measure::{Counter, PAGES_PER_MIB, Region, Shared};
-use serde_json::json;
 use std::io;
 
 pub fn rows() -> Vec<Row> {
@@ -42,18 +40,11 @@ pub fn rows() -> Vec<Row> {
             rows.push(Row::new(name, format!("fork, {areas} VMAs, {populated}"), "call", work).needs_mib(400));
         }
     }
-    rows.push(
-        Row::new("fork_tables_1024", "page-table memory that fork adds, 1024 MiB resident", "call", |settings| {
-            added_tables(settings, 1024)
-        })
-        .needs_mib(room(1024))
-        .in_unit("KiB"),
-    );
     rows
 }
 
 /// What a row needs that fills `mib` MiB and forks: the pages, their tables (twice), and some room.
-fn room(mib: usize) -> u64 {
+pub fn room(mib: usize) -> u64 {
     (mib + mib / 100 + 32) as u64
 }
 
@@ -105,39 +96,4 @@ fn one_fork_exit_wait(counter: Counter) -> io::Result<u64> {
             ended.map(|()| end - start)
         }
     }
-}
-
-/// Page tables that fork adds to the machine, while the child waits before it writes anything but its stack. Where
-/// nothing counts them, all memory that fork took is the value.
-fn added_tables(settings: &Settings, mib: usize) -> io::Result<Figures> {
-    let _resident = Region::filled(mib * PAGES_PER_MIB)?;
-    let gate = Gate::new()?;
-    let mut tables = Vec::new();
-    let mut taken = Vec::new();
-    let mut child_vm_pte = None;
-    for _ in 0..settings.effort.runs(5) {
-        let before = BeforeFork::now();
-        match process::fork()? {
-            Fork::Child => {
-                gate.pass();
-                process::exit(0)
-            }
-            Fork::Parent(child) => {
-                let status = Status::of(&child.pid().to_string());
-                taken.extend(before.memory_taken_kib().map(|kib| kib as f64));
-                tables.extend(
-                    status.as_ref().ok().and_then(|status| before.tables_added_kib(status)).map(|kib| kib as f64),
-                );
-                child_vm_pte = status.ok().and_then(|status| status.kib("VmPTE"));
-                gate.open();
-                child.wait()?;
-            }
-        }
-    }
-    let counted = !tables.is_empty();
-    Ok(Figures::from(if counted { tables } else { taken.clone() })
-        .with("measured_by", if counted { "page tables" } else { "free memory" })
-        .with("memory_taken_kib", json!(taken))
-        .with("child_vm_pte_kib", child_vm_pte)
-        .with("own_vm_pte_kib", Status::of("self").ok().and_then(|status| status.kib("VmPTE"))))
 }

@@ -45,6 +45,11 @@ impl BeforeFork {
         if Mode::current().is_none() {
             return child.kib("VmPTE").map(|kib| kib as i64);
         }
+        self.tables_of_machine_added_kib()
+    }
+
+    /// The difference of the machine's sums, in KiB.
+    pub fn tables_of_machine_added_kib(&self) -> Option<i64> {
         Some(BeforeFork::now().tables_kib? as i64 - self.tables_kib? as i64)
     }
 
