@@ -1,4 +1,4 @@
-//! A virtual memory subsystem in which mapping is sharing.
+#![doc = include_str!("../README.md")]
 
 #![no_std]
 

@@ -42,11 +42,11 @@ pub struct MemoryStats {
     pub free: u64,
     /// Dead, waiting out a grace period: free soon.
     pub deferred: u64,
-    /// Content: of private memory, of objects, of reference pages.
+    /// Content: of private memory and of objects.
     pub data: u64,
     /// Page tables of all levels, those that backings own included.
     pub tables: u64,
-    /// Taken by [`Memory::alloc_contiguous`], and the records themselves.
+    /// Taken by [`Memory::alloc_contiguous`], the records themselves, and the zero frame.
     pub reserved: u64,
 }
 
@@ -173,7 +173,7 @@ impl Memory {
         zero.fill_tables(|table, index, entry| map.entries(table)[index].store(entry, Ordering::Relaxed));
         let memory = Memory {
             total: config.usable.iter().map(|range| range.len() as u64).sum(),
-            reserved: AtomicU64::new(records as u64),
+            reserved: AtomicU64::new(records as u64 + 1),
             tables: AtomicU64::new(3),
             deferred: AtomicU64::new(0),
             next_space: AtomicU64::new(1),
