@@ -50,11 +50,6 @@ impl Errno {
     /// Like [`Errno::ERESTARTNOHAND`], but goes on where it was: the rest of a relative sleep (`restart_syscall`).
     pub const ERESTART_RESTARTBLOCK: Errno = Errno(516);
 
-    /// The number, positive.
-    pub const fn code(self) -> u16 {
-        self.0
-    }
-
     /// What the program sees in its result register.
     pub const fn to_result(self) -> u64 {
         (-(self.0 as i64)) as u64

@@ -45,8 +45,6 @@ pub mod code {
     pub const CLD_EXITED: i32 = 1;
     /// The child was killed.
     pub const CLD_KILLED: i32 = 2;
-    /// The child was killed and would have left a core file.
-    pub const CLD_DUMPED: i32 = 3;
     /// The child stopped.
     pub const CLD_STOPPED: i32 = 5;
     /// The child goes on.

@@ -73,18 +73,16 @@ impl GroupState {
         self.stopped == threads
     }
 
-    /// Ends a stop. Returns the signal if there was one, and whether every one of `threads` had come to rest.
+    /// Ends a stop, if there is one; says whether every one of `threads` had come to rest.
     pub fn end_stop(&mut self, threads: usize) -> Option<StopEnded> {
-        let signal = self.stop.take()?;
-        Some(StopEnded { signal, complete: self.stopped >= threads })
+        self.stop.take()?;
+        Some(StopEnded { complete: self.stopped >= threads })
     }
 }
 
 /// A stop that `SIGCONT` ended.
 #[derive(Clone, Copy, Debug)]
 pub struct StopEnded {
-    /// What had stopped the group.
-    pub signal: Signal,
     /// Whether it had stopped completely: otherwise the parent was not told yet.
     pub complete: bool,
 }
