@@ -1,5 +1,6 @@
 //! The manager, hosted, against a model and against itself.
 
+mod checker;
 mod cost;
 mod life;
 mod model;

@@ -83,6 +83,7 @@ pub enum Op {
     Unmap(Pick, Place, Len),
     UnmapArea(Pick, Pick),
     Protect(Pick, Place, Len, VmaFlags),
+    Discard(Pick, Place, Len),
     ProtectArea(Pick, Pick, VmaFlags),
     Brk(Pick, i16),
     Load(Pick, By, Place, Span),
@@ -148,6 +149,7 @@ fn flags() -> impl Strategy<Value = VmaFlags> {
         1 => Just(VmaFlags::DONT_FORK),
         1 => Just(VmaFlags::WIPE_ON_FORK),
         1 => Just(VmaFlags::NO_RESERVE),
+        1 => Just(VmaFlags::LOCKED),
     ];
     (access(), may, behaviour).prop_map(|(access, may, behaviour)| {
         let implied = [
@@ -205,6 +207,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         4 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Unmap(s, at, len)),
         2 => (p(), p()).prop_map(|(s, area)| Op::UnmapArea(s, area)),
         4 => (p(), place(), len(), access()).prop_map(|(s, at, len, access)| Op::Protect(s, at, len, access)),
+        2 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Discard(s, at, len)),
         2 => (p(), p(), access()).prop_map(|(s, area, access)| Op::ProtectArea(s, area, access)),
         2 => (p(), any::<i16>()).prop_map(|(s, by)| Op::Brk(s, by)),
         8 => (p(), by(), place(), span()).prop_map(|(s, by, at, span)| Op::Load(s, by, at, span)),

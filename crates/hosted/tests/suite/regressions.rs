@@ -267,3 +267,90 @@ fn a_fixed_address_is_checked_before_anything_changes() {
     assert_eq!(space.map(request(0, 1)), Ok(VirtAddr(0)), "the lowest page");
     assert_eq!(space.write(VirtAddr(0), b"x"), 1);
 }
+
+/// Linux's vm.max_map_count: 65,530 areas, one more by mmap as there, and no split beyond.
+#[test]
+fn the_number_of_areas_is_limited() {
+    let (host, space) = machine(8 << 20);
+    let before = host.memory().stats();
+    let most = foldspace::space::MAX_MAP_COUNT;
+    let area = |number: u64| VirtAddr(AT.get() + number * 4 * PAGE_SIZE);
+    let request = |number| MapRequest {
+        placement: Placement::FixedNoReplace(area(number)),
+        len: 3 * PAGE_SIZE,
+        flags: RW,
+        backing: Backing::Anonymous,
+        page_offset: 0,
+    };
+    for number in 0..=most {
+        assert_eq!(space.map(request(number)), Ok(area(number)));
+    }
+    assert_eq!(space.map(request(most + 1)), Err(Error::TooManyVmas));
+    let middle = PageRange::from_len(VirtAddr(area(7).get() + PAGE_SIZE), PAGE_SIZE).unwrap();
+    assert_eq!(space.unmap(middle), Err(Error::TooManyVmas));
+    assert_eq!(space.protect(middle, VmaFlags::READ), Err(Error::TooManyVmas));
+    assert_eq!(space.usage().mapped, 3 * (most + 1));
+    let whole = PageRange::from_len(area(9), 3 * PAGE_SIZE).unwrap();
+    assert_eq!(space.protect(whole, VmaFlags::READ), Ok(()), "no more areas than before");
+    assert_eq!(space.unmap(whole), Ok(()));
+    let child = space.fork().unwrap();
+    assert_eq!(child.maps().text(), space.maps().text());
+    let lines = space.maps().text().split(|byte| *byte == b'\n').count() as u64 - 1;
+    assert_eq!(lines, most);
+    for number in (0..=most).filter(|number| number % 2 == 0) {
+        space.unmap(PageRange::from_len(area(number), 3 * PAGE_SIZE).unwrap()).unwrap();
+    }
+    assert_eq!(child.usage().mapped, 3 * most, "the child's areas are its own");
+    host.memory().check(&[&space, &child], &[]).unwrap();
+    drop(child);
+    space.clear();
+    host.memory().reclaim();
+    assert_eq!(host.memory().stats(), before);
+}
+
+/// Two areas of one object at unrelated places, in spaces that fork and part: their frames' homes are lists.
+#[test]
+fn frames_at_unrelated_places_are_found_from_their_homes() {
+    let (host, space) = machine(8 << 20);
+    let object = Object::anonymous(host.memory(), 8 * PAGE_SIZE).unwrap();
+    let place = |space: &AddressSpace, at: u64, offset: u64, flags| {
+        space
+            .map(MapRequest {
+                placement: Placement::Fixed(VirtAddr(at)),
+                len: 4 * PAGE_SIZE,
+                flags,
+                backing: Backing::Object(object.clone()),
+                page_offset: offset,
+            })
+            .unwrap();
+        for page in 0..4 {
+            let mut seen = [0];
+            assert_eq!(space.read(VirtAddr(at + page * PAGE_SIZE), &mut seen), 1);
+        }
+    };
+    let check = |spaces: &[&AddressSpace]| host.memory().check(spaces, &[&object]).unwrap();
+    place(&space, 0x4000_0000, 0, RW | VmaFlags::SHARED);
+    place(&space, 0x4000_3000, 1, RW);
+    check(&[&space]);
+    place(&space, 0x7f00_0000_0000, 2, RW | VmaFlags::SHARED);
+    let child = space.fork().unwrap();
+    check(&[&space, &child]);
+    assert_eq!(child.write(VirtAddr(0x4000_0000), b"c"), 1);
+    check(&[&space, &child]);
+    place(&child, 0x4000_1000, 3, RW | VmaFlags::SHARED);
+    check(&[&space, &child]);
+    let grandchild = child.fork().unwrap();
+    assert_eq!(grandchild.write(VirtAddr(0x7f00_0000_0000), b"g"), 1);
+    check(&[&space, &child, &grandchild]);
+    drop(space);
+    check(&[&child, &grandchild]);
+    child.unmap(PageRange::from_len(VirtAddr(0x4000_0000), 16 * PAGE_SIZE).unwrap()).unwrap();
+    check(&[&child, &grandchild]);
+    drop(child);
+    check(&[&grandchild]);
+    grandchild.clear();
+    check(&[&grandchild]);
+    let mut seen = [0];
+    assert_eq!(object.read_at(2 * PAGE_SIZE, &mut seen), Ok(1));
+    assert_eq!(&seen, b"g");
+}

@@ -243,6 +243,18 @@ impl World {
                     self.protect(space, range, access);
                 }
             }
+            Op::Discard(space, place, len) => {
+                let space = self.space(space);
+                if let Some(range) = self.range(space, place, len) {
+                    let (start, end) = (range.start().get() / PAGE, range.end().get() / PAGE);
+                    let real = self.attempt(|world| match world.spaces[space].discard(range) {
+                        // What came before is discarded.
+                        Err(Error::OutOfMemory) => Attempt::NoMemoryAfterPart,
+                        outcome => Attempt::Over(outcome),
+                    });
+                    assert_eq!(real, self.model.spaces[space].discard(start, end), "discard {range:?}");
+                }
+            }
             Op::ProtectArea(space, area, access) => {
                 let space = self.space(space);
                 if let Some(range) = self.area(space, area).and_then(|(start, end)| page_range(start, end)) {

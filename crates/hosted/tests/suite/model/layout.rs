@@ -213,6 +213,20 @@ impl ModelSpace {
         outcome
     }
 
+    /// madvise(MADV_DONTNEED): up to the first locked area, holes passed over.
+    pub fn discard(&mut self, start: Page, end: Page) -> Result<(), Error> {
+        let (mut at, mut holes) = (start, false);
+        for (from, area) in self.overlapping(start, end) {
+            holes |= from > at;
+            at = area.end.min(end);
+            if area.flags.contains(VmaFlags::LOCKED) {
+                return Err(Error::AccessDenied);
+            }
+            self.private.retain(|page, _| !(from.max(start)..at).contains(page));
+        }
+        if holes || at < end { Err(Error::NotMapped) } else { Ok(()) }
+    }
+
     /// brk.
     pub fn brk(&mut self, end: VirtAddr) -> VirtAddr {
         let layout = &self.layout;
