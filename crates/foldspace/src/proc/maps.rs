@@ -57,23 +57,30 @@ impl Maps {
             Backing::Object(_) => vma.page_offset << PAGE_SHIFT,
             Backing::Anonymous => 0,
         };
-        let letter = |flag, yes: char| if vma.flags.contains(flag) { yes } else { '-' };
-        let sharing = if vma.flags.contains(VmaFlags::SHARED) { 's' } else { 'p' };
-        // Writing into a vector cannot fail.
-        let _ = write!(
-            Text(out),
-            "{:08x}-{:08x} {}{}{}{} {:08x} {:02x}:{:02x} {} ",
-            vma.start().get(),
-            vma.end().get(),
-            letter(VmaFlags::READ, 'r'),
-            letter(VmaFlags::WRITE, 'w'),
-            letter(VmaFlags::EXEC, 'x'),
-            sharing,
-            offset,
-            identity.major,
-            identity.minor,
-            identity.inode,
-        );
+        let letter = |flag, yes: u8| if vma.flags.contains(flag) { yes } else { b'-' };
+        hex(out, vma.start().get(), 8);
+        out.push(b'-');
+        hex(out, vma.end().get(), 8);
+        out.extend_from_slice(&[
+            b' ',
+            letter(VmaFlags::READ, b'r'),
+            letter(VmaFlags::WRITE, b'w'),
+            letter(VmaFlags::EXEC, b'x'),
+            if vma.flags.contains(VmaFlags::SHARED) { b's' } else { b'p' },
+            b' ',
+        ]);
+        hex(out, offset, 8);
+        out.push(b' ');
+        hex(out, identity.major.into(), 2);
+        out.push(b':');
+        hex(out, identity.minor.into(), 2);
+        out.push(b' ');
+        match identity.inode {
+            0 => out.push(b'0'),
+            // Writing into a vector cannot fail.
+            inode => drop(write!(Text(out), "{inode}")),
+        }
+        out.push(b' ');
         let fixed_end = out.len();
         self.name(vma, out);
         if out.len() > fixed_end {
@@ -98,6 +105,12 @@ impl Maps {
             bracketed(b"anon:", name, out);
         }
     }
+}
+
+/// Hexadecimal digits, `width` at least, without the machinery of formatting: a reader of many lines does little else.
+fn hex(out: &mut Vec<u8>, number: u64, width: u32) {
+    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(width);
+    out.extend((0..digits).rev().map(|digit| b"0123456789abcdef"[(number >> (4 * digit)) as usize & 0xf]));
 }
 
 fn bracketed(kind: &[u8], name: &[u8], out: &mut Vec<u8>) {

@@ -43,6 +43,9 @@ impl AddressSpace {
     /// Puts `vma` (merged with its neighbours where that can be), or nothing, in the place of whatever is in `range`.
     /// The caller holds the writers' lock.
     pub(super) fn replace(&self, guard: &Guard, range: PageRange, vma: Option<Vma>) -> Result<()> {
+        // Where nothing was mapped nothing is present, and no fault installs anything before the new version is published.
+        let next = self.vmas.load(guard).find_at_or_after(range.start());
+        let was_hole = next.is_none_or(|vma| vma.start() >= range.end());
         let prepared = match vma {
             Some(vma) => {
                 let vma = merge_with_neighbours(self.vmas.load(guard), vma);
@@ -56,16 +59,16 @@ impl AddressSpace {
             self.finish(garbage, guard, range);
             return Err(error);
         }
-        // Where nothing was mapped nothing is present, and no fault installs anything before the new version is published.
-        let was_hole = self.vmas.load(guard).range(range).next().is_none();
-        self.in_change.begin(range);
-        prepared.publish();
-        if !was_hole {
+        if was_hole {
+            prepared.publish();
+        } else {
+            self.in_change.begin(range);
+            prepared.publish();
             let now = self.vmas.load(guard);
             let keep = |span: PageRange| now.find_at_or_after(span.start()).is_some_and(|vma| vma.start() < span.end());
             self.tables().clear_range(range, &mut garbage, &keep);
+            self.in_change.end();
         }
-        self.in_change.end();
         self.note_mapped(guard);
         self.finish(garbage, guard, range);
         Ok(())
@@ -91,22 +94,28 @@ impl AddressSpace {
 /// `vma`, extended by what touches it on either side and may be one with it. What it replaces does not count.
 pub(super) fn merge_with_neighbours(version: VersionRef<'_>, vma: Vma) -> Vma {
     let mut merged = vma;
-    let start = merged.start();
-    if start.get() > 0
-        && let Some(before) = version.find(VirtAddr(start.get() - 1))
-        && let Some(kept) = PageRange::new(before.start(), start)
+    let (start, end) = (merged.start(), merged.end());
+    let around = version.neighbours(start);
+    // Below: what ends at our start, or reaches over it and will be cut there.
+    let below = around.before.filter(|before| before.end() == start);
+    let below = below.or(around.at_or_after.filter(|at| at.start() < start));
+    if let Some(below) = below
+        && merged.continues(below)
+        && let Some(range) = PageRange::new(below.start(), end)
     {
-        merged = join(&before.slice(kept), merged);
+        merged.page_offset = below.page_offset;
+        merged.range = range;
     }
-    if let Some(after) = version.find(merged.end())
-        && let Some(kept) = PageRange::new(merged.end(), after.end())
+    // Above: what starts at our end, or before it and will be cut there.
+    let mut above = around.at_or_after;
+    if above.is_some_and(|above| above.end() <= end) {
+        above = version.find_at_or_after(end);
+    }
+    if let Some(above) = above.filter(|above| above.start() <= end)
+        && above.continues(&merged)
+        && let Some(range) = PageRange::new(merged.start(), above.end())
     {
-        let after = after.slice(kept);
-        if merged.merges_with(&after)
-            && let Some(range) = PageRange::new(merged.start(), after.end())
-        {
-            merged.range = range;
-        }
+        merged.range = range;
     }
     merged
 }

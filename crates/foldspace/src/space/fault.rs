@@ -237,7 +237,7 @@ impl AddressSpace {
         let leaf = self.tables().look(addr);
         let prepared = self.prepare_private(vma, addr, &leaf)?;
         let mut supply = Supply::on_demand(memory);
-        let mut table = self.tables().own(addr, Level::L1, &mut supply, garbage).map_err(out_of_memory)?;
+        let mut table = self.tables().own_last(addr, &leaf, &mut supply, garbage).map_err(out_of_memory)?;
         let index = addr.index(Level::L1);
         if !self.still_holds(version, addr) {
             return Ok(Attempt::Again);

@@ -22,7 +22,8 @@ impl AddressSpace {
     /// As [`AddressSpace::unmap`], for who holds the writers' lock.
     pub(super) fn unmap_locked(&self, guard: &Guard, range: PageRange) -> Result<()> {
         let version = self.vmas.load(guard);
-        let Some(first) = version.range(range).next() else { return Ok(()) };
+        let first = version.find_at_or_after(range.start());
+        let Some(first) = first.filter(|first| first.start() < range.end()) else { return Ok(()) };
         let splits = first.start() < range.start() && range.end() < first.end();
         if splits && version.summary().totals.vmas as u64 >= MAX_MAP_COUNT {
             return Err(Error::TooManyVmas);

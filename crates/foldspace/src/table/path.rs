@@ -60,6 +60,10 @@ pub(crate) struct Leaf {
     pub(crate) rights: Rights,
     /// Some table on the path has other parents too.
     pub(crate) shared: bool,
+    /// The table that holds it.
+    table: Frame,
+    /// Every table on the path is linked by a slot that lets it be written.
+    own: bool,
 }
 
 impl<'m> Root<'m> {
@@ -78,6 +82,8 @@ impl<'m> Root<'m> {
             level: Level::L4,
             rights: Rights::UNLIMITED,
             shared: false,
+            table: self.frame,
+            own: true,
         };
         // Written out level by level, so that shifts are constants: this is the hottest walk there is.
         let _ = self.look_below(&mut leaf, addr, Level::L3)
@@ -96,8 +102,12 @@ impl<'m> Root<'m> {
         }
         leaf.rights.narrow(entry);
         // A slot that lets its table be written links it alone: no need to look at its record.
-        leaf.shared |= !entry.is_writable() && (entry.is_reference() || self.memory.record(entry.frame()).refs() > 1);
-        leaf.entry = self.load(entry.frame(), addr.index(level));
+        if !entry.is_writable() {
+            leaf.own = false;
+            leaf.shared |= entry.is_reference() || self.memory.record(entry.frame()).refs() > 1;
+        }
+        leaf.table = entry.frame();
+        leaf.entry = self.load(leaf.table, addr.index(level));
         leaf.level = level;
         true
     }
@@ -108,25 +118,7 @@ impl<'m> Root<'m> {
     /// # Errors
     ///
     /// Out of memory. The path may be exclusive part of the way down then, which changes nothing that anyone can see.
-    #[inline]
     pub(crate) fn own(
-        &self,
-        addr: VirtAddr,
-        level: Level,
-        supply: &mut Supply<'m>,
-        garbage: &mut Garbage,
-    ) -> Result<Exclusive<'m>> {
-        if level == Level::L1
-            && let Some(table) = self.linked(addr, Level::L1)
-            && let Some(owned) = self.lock_if_linked(table, addr, Level::L1)
-        {
-            return Ok(owned);
-        }
-        self.make_own(addr, level, supply, garbage)
-    }
-
-    /// [`Root::own`] where something on the path is missing or shared.
-    fn make_own(
         &self,
         addr: VirtAddr,
         level: Level,
@@ -153,6 +145,24 @@ impl<'m> Root<'m> {
                 return Ok(owned);
             }
         }
+    }
+
+    /// [`Root::own`] for the last-level table, after a look: mostly the path is our own already.
+    #[inline]
+    pub(crate) fn own_last(
+        &self,
+        addr: VirtAddr,
+        leaf: &Leaf,
+        supply: &mut Supply<'m>,
+        garbage: &mut Garbage,
+    ) -> Result<Exclusive<'m>> {
+        if leaf.own
+            && leaf.level == Level::L1
+            && let Some(owned) = self.lock_if_linked(leaf.table, addr, Level::L1)
+        {
+            return Ok(owned);
+        }
+        self.own(addr, Level::L1, supply, garbage)
     }
 
     /// The table of `level` to which a path of our own leads now.
@@ -182,6 +192,19 @@ impl<'m> Root<'m> {
             return None;
         }
         self.lock_if_linked(self.linked(range.start(), Level::L1)?, range.start(), Level::L1)
+    }
+
+    /// Whether all of `range` is below slots of tables that are our own already, down to the last level or to an empty slot. Under the writers'
+    /// lock that stays so without a lock: faults only add tables of our own.
+    #[inline]
+    pub(super) fn is_own_below(&self, range: PageRange) -> bool {
+        let leaf = self.look(range.start());
+        let span = if leaf.entry.is_present() {
+            Level::L1.table_span()
+        } else {
+            leaf.level.entry_span().max(Level::L1.table_span())
+        };
+        leaf.own && range.start().get() / span == (range.end().get() - 1) / span
     }
 
     /// Whether nothing is present in `range` and nothing that holds it is shared: asked of the table where the walk ends, under its

@@ -57,7 +57,7 @@ impl<'m> Root<'m> {
     ///
     /// Out of memory; then nothing has been copied.
     pub(crate) fn own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
-        if self.lock_only_table(range).is_some() || self.has_nothing(range) {
+        if self.is_own_below(range) {
             return Ok(());
         }
         let needed = self.count_shared(self.frame, Level::L4, range, touch, false);

@@ -38,7 +38,16 @@ impl<'m> Supply<'m> {
 }
 
 impl Drop for Supply<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
+        if self.head != NONE {
+            self.give_back();
+        }
+    }
+}
+
+impl Supply<'_> {
+    fn give_back(&mut self) {
         while self.head != NONE {
             let frame = Frame(self.head);
             self.head = self.memory.record(frame).next();

@@ -99,13 +99,19 @@ impl Vma {
         part.range = range;
         part
     }
+    /// Whether this area shows at each address what `other` would show there if it reached that far: then what is left of both when one is cut
+    /// where the other begins may be one VMA.
+    pub fn continues(&self, other: &Vma) -> bool {
+        // Forwards or backwards: page offsets are compared modulo 2^64.
+        let pages = (self.start().get().wrapping_sub(other.start().get()) as i64 >> crate::addr::PAGE_SHIFT) as u64;
+        self.flags == other.flags
+            && self.backing.same(&other.backing)
+            && (matches!(self.backing, Backing::Anonymous) || other.page_offset.wrapping_add(pages) == self.page_offset)
+            && self.name == other.name
+    }
     /// Whether `self` and `next`, which must start where `self` ends, may be one VMA: Linux's rule (`can_vma_merge_after`
     /// in `mm/vma.c`) without anon_vmas, of which there are none here.
     pub fn merges_with(&self, next: &Vma) -> bool {
-        self.end() == next.start()
-            && self.flags == next.flags
-            && self.backing.same(&next.backing)
-            && self.name == next.name
-            && (matches!(self.backing, Backing::Anonymous) || self.page_offset + self.range.pages() == next.page_offset)
+        self.end() == next.start() && next.continues(self)
     }
 }
