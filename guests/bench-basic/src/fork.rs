@@ -1,7 +1,7 @@
 //! Fork, and the fork's life up to its end.
 
 use crate::row::{Figures, Row, Settings};
-use foldspace_guest_measure::process::{self, Fork, Gate};
+use foldspace_guest_measure::process::{self, Fork, Gate, TimedFork};
 use foldspace_guest_measure::{Counter, PAGES_PER_MIB, Region, Shared};
 use std::io;
 
@@ -58,9 +58,7 @@ fn fork_alone(settings: &Settings, runs: usize) -> io::Result<Figures> {
     let mut values = Vec::with_capacity(runs);
     let mut child_first = 0;
     for _ in 0..runs {
-        let start = counter.now();
-        let side = process::fork()?;
-        let end = counter.now();
+        let TimedFork { start, end, side } = process::timed_fork(counter)?;
         match side {
             Fork::Child => {
                 shared.set(0, end);

@@ -1,17 +1,14 @@
 //! One round: fill, fork, write on both sides, look at every page, end.
 
 use foldspace_guest_measure::figures::{BeforeFork, Status};
-use foldspace_guest_measure::process::{self, Fork, Gate};
+use foldspace_guest_measure::process::{self, Fork, Gate, TimedFork};
 use foldspace_guest_measure::statistics::median;
-use foldspace_guest_measure::{Counter, PAGES_PER_MIB, Region, Shared};
+use foldspace_guest_measure::{Counter, PAGES_PER_MIB, Region, Shared, TABLE_PAGES};
 use serde_json::{Value, json};
 use std::io;
 
 /// The smallest region that has room for all the writes below.
 pub const LEAST_MIB: usize = 16;
-
-/// What a last-level page table maps.
-const TABLE_PAGES: usize = 2 * PAGES_PER_MIB;
 
 /// How many later writes the median is taken of.
 const LATER_WRITES: usize = 64;
@@ -68,20 +65,19 @@ pub fn run(counter: Counter, mib: usize) -> io::Result<Report> {
     let mut region = Region::filled(mib * PAGES_PER_MIB)?;
     let shared = Shared::new()?;
     let (write, written, end) = (Gate::new()?, Gate::new()?, Gate::new()?);
+    let (part_of_child, part_of_parent) = (Part::of_child(&region), Part::of_parent(&region));
     let before = BeforeFork::now();
-    let start = counter.now();
-    let side = process::fork()?;
-    let fork = counter.now() - start;
+    let TimedFork { start, end: forked, side } = process::timed_fork(counter)?;
     match side {
         Fork::Child => {
             write.pass();
-            let writes = write_some(counter, &mut region, Part::of_child(mib));
+            let writes = write_some(counter, &mut region, part_of_child);
             shared.set(slot::FIRST_WRITE, writes.first);
             shared.set(slot::LATER_WRITE, writes.later);
             shared.set(slot::BULK_WRITE, writes.bulk);
             written.open();
             end.pass();
-            shared.set(slot::WRONG_PAGES, wrong_pages(&region, Part::of_child(mib)));
+            shared.set(slot::WRONG_PAGES, wrong_pages(&region, part_of_child));
             written.open();
             end.pass();
             process::exit(0)
@@ -93,11 +89,11 @@ pub fn run(counter: Counter, mib: usize) -> io::Result<Report> {
             // The child writes first, to pages that both still share; then the parent, to others that both share.
             write.open();
             written.pass();
-            let parent = write_some(counter, &mut region, Part::of_parent(mib));
+            let parent = write_some(counter, &mut region, part_of_parent);
             let after_writes = Sizes::now(child.pid());
             end.open();
             written.pass();
-            let own_wrong_pages = wrong_pages(&region, Part::of_parent(mib));
+            let own_wrong_pages = wrong_pages(&region, part_of_parent);
             let (exit_and_wait, ended) = counter.measure(|| {
                 end.open();
                 child.wait()
@@ -110,7 +106,7 @@ pub fn run(counter: Counter, mib: usize) -> io::Result<Report> {
             };
             let isolated = own_wrong_pages == 0 && shared.get(slot::WRONG_PAGES) == 0;
             Ok(Report {
-                fork,
+                fork: forked - start,
                 exit_and_wait,
                 tables_added,
                 memory_taken,
@@ -133,14 +129,16 @@ struct Part {
 }
 
 impl Part {
-    fn of_child(mib: usize) -> Part {
-        Part { first_page: 0, pages: mib * PAGES_PER_MIB / 8, mark: CHILD }
+    /// From the first page of a last-level table on, so that the first write meets a full one.
+    fn of_child(region: &Region) -> Part {
+        Part { first_page: region.first_page_of_table(), pages: region.pages() / 8, mark: CHILD }
     }
 
-    fn of_parent(mib: usize) -> Part {
-        let pages = mib * PAGES_PER_MIB;
-        // Whole last-level tables away from the child's part.
-        Part { first_page: (pages / 2).next_multiple_of(TABLE_PAGES), pages: pages / 8, mark: PARENT }
+    /// The same, in other tables than the child's.
+    fn of_parent(region: &Region) -> Part {
+        let tables = region.pages() / 2 / TABLE_PAGES;
+        let first_page = region.first_page_of_table() + tables * TABLE_PAGES;
+        Part { first_page, pages: region.pages() / 8, mark: PARENT }
     }
 
     /// What this process must find in a page.

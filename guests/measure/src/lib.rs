@@ -20,5 +20,8 @@ pub use shared::Shared;
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
 
+/// Pages that a last-level page table maps.
+pub const TABLE_PAGES: usize = 512;
+
 /// Pages in a mebibyte.
 pub const PAGES_PER_MIB: usize = (1 << 20) / PAGE;

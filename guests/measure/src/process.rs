@@ -1,5 +1,6 @@
 //! Processes by raw system calls: nothing of a C library's fork and exit is measured with them.
 
+use crate::Counter;
 use std::ffi::CStr;
 use std::io;
 
@@ -32,6 +33,62 @@ pub fn fork() -> io::Result<Fork> {
         0 => Ok(Fork::Child),
         pid => Ok(Fork::Parent(Child { pid: pid as libc::pid_t })),
     }
+}
+
+/// A fork that was measured.
+#[derive(Debug)]
+pub struct TimedFork {
+    /// The count just before the system call.
+    pub start: u64,
+    /// The count just after it, on each side its own.
+    pub end: u64,
+    /// On which side the caller is.
+    pub side: Fork,
+}
+
+/// Forks between two readings of the counter. Instructions are read with nothing but registers in between, so that the
+/// first write of the parent to its stack, which may cost it more than the fork, is no part of the figure.
+///
+/// # Errors
+/// As [`fork`].
+#[inline(always)]
+pub fn timed_fork(counter: Counter) -> io::Result<TimedFork> {
+    if counter != Counter::Instructions {
+        let start = counter.now();
+        let side = fork();
+        let end = counter.now();
+        return side.map(|side| TimedFork { start, end, side });
+    }
+    let (start, end, result): (u64, u64, i64);
+    // SAFETY: reads a register, makes the system call fork, which shares no memory between the two but what is mapped as
+    // shared, and reads the register again. `rdtsc` writes rax and rdx, `syscall` rax, rcx and r11.
+    unsafe {
+        core::arch::asm!(
+            "rdtsc",
+            "shl rdx, 32",
+            "or rdx, rax",
+            "mov r12, rdx",
+            "mov eax, {fork}",
+            "syscall",
+            "mov r13, rax",
+            "rdtsc",
+            "shl rdx, 32",
+            "or rax, rdx",
+            fork = const libc::SYS_fork,
+            out("rax") end,
+            out("rdx") _,
+            out("rcx") _,
+            out("r11") _,
+            out("r12") start,
+            out("r13") result,
+        );
+    }
+    let side = match result {
+        0 => Fork::Child,
+        error @ ..0 => return Err(io::Error::from_raw_os_error(-error as i32)),
+        pid => Fork::Parent(Child { pid: pid as libc::pid_t }),
+    };
+    Ok(TimedFork { start, end, side })
 }
 
 /// Ends the process at once, with no exit handlers and nothing flushed.

@@ -1,6 +1,6 @@
 //! Private anonymous memory that is measured page by page.
 
-use crate::PAGE;
+use crate::{PAGE, TABLE_PAGES};
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -84,6 +84,12 @@ impl Region {
             region.protect(area * pages_each..(area + 1) * pages_each, Protection::Read)?;
         }
         Ok(region)
+    }
+
+    /// The first page that a last-level page table begins with.
+    pub fn first_page_of_table(&self) -> usize {
+        let page = self.base.addr().get() / PAGE;
+        page.next_multiple_of(TABLE_PAGES) - page
     }
 
     /// How many pages it has.
