@@ -49,6 +49,7 @@ static TABLE: [Handler; NUMBERS] = table();
 
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
+    let mut taken = [false; NUMBERS];
     let subjects: [&[(Sysno, Handler)]; 11] = [
         file::FILE_CALLS,
         futex::CALLS,
@@ -68,6 +69,8 @@ const fn table() -> [Handler; NUMBERS] {
         let mut index = 0;
         while index < calls.len() {
             let (number, handler) = calls[index];
+            assert!(!taken[number as usize], "two tables have the same call");
+            taken[number as usize] = true;
             table[number as usize] = handler;
             index += 1;
         }

@@ -26,7 +26,6 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     // What is known and not here: programs ask and go on without.
     (Sysno::rseq, |_| Err(Errno::ENOSYS)),
     (Sysno::socket, |_| Err(Errno::EAFNOSUPPORT)),
-    (Sysno::socketpair, |_| Err(Errno::EAFNOSUPPORT)),
     (Sysno::ptrace, |_| Err(Errno::EPERM)),
     (Sysno::userfaultfd, |_| Err(Errno::EPERM)),
     (Sysno::iopl, |_| Err(Errno::EPERM)),
