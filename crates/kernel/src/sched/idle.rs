@@ -5,6 +5,7 @@ use core::arch::asm;
 use super::run::{end_slice, run_ready};
 use super::{SLICE_NS, timer};
 use crate::arch::{self, PerCpu};
+use crate::fs::tty;
 use crate::time::monotonic_ns;
 
 /// Where the timer interrupted.
@@ -24,7 +25,7 @@ pub fn idle() -> ! {
     loop {
         run_ready();
         let now = monotonic_ns();
-        let longest = if arch::anybody_reads_serial() { SLICE_NS } else { LONGEST_NS };
+        let longest = if arch::anybody_reads_serial() || tty::any_controlling() { SLICE_NS } else { LONGEST_NS };
         arm(now, now + longest);
         // SAFETY: the handler returns here; it may clobber what a C function may, and more on the stack, which this context has. `sti` takes effect after
         // `hlt` has begun, so no interrupt is missed between them.
@@ -37,6 +38,7 @@ pub fn timer_tick(place: TickIn) {
     let now = monotonic_ns();
     timer::expire(now);
     arch::poll_input();
+    tty::poll_controlling();
     if place == TickIn::User {
         end_slice();
         arm(now, now + SLICE_NS);

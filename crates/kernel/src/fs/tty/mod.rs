@@ -55,7 +55,12 @@ pub fn controlling(session: u32) -> Option<&'static Tty> {
     TTYS.iter().find(|tty| tty.session() == session && session != 0)
 }
 
-/// Takes what has come in at terminals that control a session, so that Ctrl-C works while nobody reads. To be called now and then.
+/// Whether a terminal controls a session.
+pub fn any_controlling() -> bool {
+    TTYS.iter().any(|tty| tty.session() != 0)
+}
+
+/// Takes what has come in at terminals that control a session, so that Ctrl-C works while nobody reads. Called at every timer tick.
 pub fn poll_controlling() {
     for tty in TTYS.iter().filter(|tty| tty.session() != 0) {
         tty.pump();
