@@ -13,6 +13,15 @@ use operations::{OPERATIONS, Outcome};
 
 const OPERATION: &str = "FOLDSPACE_HEAP_OPERATION";
 const POINT: &str = "FOLDSPACE_HEAP_POINT";
+/// Allocations that end the process instead of the operation, and why: what is not ours to change. By operation, and the number of its allocation.
+const ABORTS: &[(&str, u64)] = &[
+    // `Arc::new`, which cannot fail on stable Rust.
+    ("new file", 0),
+    ("new shared memory", 0),
+    // Out of memory, the operation reclaims, and crossbeam-epoch allocates to queue what is to be freed.
+    ("fork, last level", 0),
+    ("fork, copying", 0),
+];
 /// No operation allocates more often than this.
 const MOST_POINTS: u64 = 200;
 
@@ -48,7 +57,7 @@ fn each_operation_survives_each_point() {
             let text = String::from_utf8_lossy(&output.stdout);
             // SIGABRT: an allocation that cannot fail.
             if output.status.signal() == Some(6) {
-                aborts.push(format!("{}: at allocation {point}", operation.name));
+                aborts.push((operation.name, point));
             } else if text.contains("[outcome: refused]") && output.status.success() {
                 refused += 1;
             } else if text.contains("[outcome: done]") && output.status.success() {
@@ -62,5 +71,5 @@ fn each_operation_survives_each_point() {
         assert!(done, "{} needs endlessly many allocations", operation.name);
         println!("{}: refused at {refused} points", operation.name);
     }
-    assert!(aborts.is_empty(), "allocations that abort instead of failing:\n{}", aborts.join("\n"));
+    assert_eq!(aborts, ABORTS, "allocations that abort instead of failing");
 }

@@ -37,6 +37,8 @@ struct Machine {
     host: Host,
     parent: AddressSpace,
     child: AddressSpace,
+    /// Has the same areas, and shares nothing.
+    alone: AddressSpace,
     file: Arc<Object>,
 }
 
@@ -86,6 +88,12 @@ pub const OPERATIONS: &[Operation] = &[
     },
     Operation { name: "unmap", act: |m, _| m.parent.unmap(range(AREAS + 2 * PAGE_SIZE, 1)) },
     Operation { name: "unmap much", act: |m, _| m.child.unmap(range(AREAS + PAGE_SIZE, 70)) },
+    Operation { name: "unmap what nobody shares", act: |m, _| m.alone.unmap(range(AREAS, 70)) },
+    Operation { name: "discard what nobody shares", act: |m, _| m.alone.discard(range(AREAS, 70)) },
+    Operation {
+        name: "map over what nobody shares",
+        act: |m, _| map(&m.alone, fixed(AREAS), 70, RW, Backing::Anonymous),
+    },
     Operation { name: "protect", act: |m, _| m.parent.protect(range(AREAS + PAGE_SIZE, 1), VmaFlags::READ) },
     Operation {
         name: "protect a file",
@@ -181,13 +189,16 @@ impl Machine {
     fn new() -> Machine {
         let host = Host::new(8 << 20).expect("an arena");
         let parent = AddressSpace::new(host.memory(), Layouts::process()).expect("enough");
+        let alone = AddressSpace::new(host.memory(), Layouts::process()).expect("enough");
         let file = Object::new(host.memory(), Box::new(Ones), 5 * PAGE_SIZE).expect("enough");
         for area in 0..40 {
             let at = AREAS + area * 2 * PAGE_SIZE;
             // Neighbours differ, so they do not merge.
             let flags = if area % 2 == 0 { RW } else { RW | VmaFlags::EXEC };
-            map(&parent, fixed(at), 2, flags, Backing::Anonymous).expect("enough");
-            assert_eq!(parent.write(VirtAddr(at), &[area as u8; 8]), 8);
+            for space in [&parent, &alone] {
+                map(space, fixed(at), 2, flags, Backing::Anonymous).expect("enough");
+                assert_eq!(space.write(VirtAddr(at), &[area as u8; 8]), 8);
+            }
         }
         let of_file = || Backing::Object(file.clone());
         map(&parent, fixed(FILE_PRIVATE), 5, RW, of_file()).expect("enough");
@@ -198,15 +209,18 @@ impl Machine {
         assert_eq!(parent.write(VirtAddr(FILE_SHARED), b"shared"), 6);
         parent.brk(VirtAddr(parent.layout().start_brk.get() + 3 * PAGE_SIZE));
         let child = parent.fork().expect("enough");
-        Machine { host, parent, child, file }
+        Machine { host, parent, child, alone, file }
     }
 
     fn see(&self) -> Seen {
         self.host.memory().reclaim();
-        self.host.memory().check(&[&self.parent, &self.child], &[&self.file]).expect("the invariants hold");
+        self.host
+            .memory()
+            .check(&[&self.parent, &self.child, &self.alone], &[&self.file])
+            .expect("the invariants hold");
         let maps = |space: &AddressSpace| String::from_utf8_lossy(&space.maps().text()).into_owned();
         Seen {
-            maps: vec![maps(&self.parent), maps(&self.child)],
+            maps: vec![maps(&self.parent), maps(&self.child), maps(&self.alone)],
             frames: self.host.memory().stats(),
             file: (self.file.len(), self.file.resident_pages()),
         }
@@ -222,6 +236,9 @@ impl Machine {
                 contents.push(bytes);
             }
         }
+        let mut bytes = vec![0; 80 * PAGE_SIZE as usize];
+        assert_eq!(self.alone.read(VirtAddr(AREAS), &mut bytes), bytes.len());
+        contents.push(bytes);
         contents
     }
 }
@@ -246,8 +263,8 @@ impl Operation {
             }
             Err(error) => panic!("{error}"),
         };
-        let Machine { host, parent, child, file } = machine;
-        drop((parent, child, file, made));
+        let Machine { host, parent, child, alone, file } = machine;
+        drop((parent, child, alone, file, made));
         host.memory().reclaim();
         host.memory().check(&[], &[]).expect("the invariants hold");
         let fresh = Host::new(8 << 20).expect("an arena").memory().stats();

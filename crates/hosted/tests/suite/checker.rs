@@ -91,7 +91,9 @@ fn a_shared_table_that_can_be_written() {
                 assert_eq!(family.parent.write(beside, b"x"), 1);
             }
         };
-        is_noticed(prepare, |family| drop(family.slot(AT, level).fetch_or(WRITE, Ordering::Relaxed)));
+        is_noticed(prepare, |family| {
+            family.slot(AT, level).fetch_or(WRITE, Ordering::Relaxed);
+        });
     }
 }
 
@@ -110,12 +112,16 @@ fn a_page_that_can_be_written_where_it_must_not() {
         // A copy of its own, so that nothing but the VMA forbids writing.
         assert_eq!(family.parent.write_forced(READ_ONLY, b"x"), 1);
     };
-    is_noticed(own, |family| drop(family.slot(READ_ONLY, Level::L1).fetch_or(WRITE, Ordering::Relaxed)));
+    is_noticed(own, |family| {
+        family.slot(READ_ONLY, Level::L1).fetch_or(WRITE, Ordering::Relaxed);
+    });
 }
 
 #[test]
 fn a_page_that_can_be_executed_where_it_must_not() {
-    is_noticed(unshare, |family| drop(family.slot(AT, Level::L1).fetch_and(!NO_EXECUTE, Ordering::Relaxed)));
+    is_noticed(unshare, |family| {
+        family.slot(AT, Level::L1).fetch_and(!NO_EXECUTE, Ordering::Relaxed);
+    });
 }
 
 #[test]
@@ -124,7 +130,9 @@ fn a_page_that_can_be_accessed_where_nothing_must() {
         let page = foldspace::PageRange::page_of(AT).unwrap();
         family.parent.protect(page, VmaFlags::empty()).unwrap();
     };
-    is_noticed(forbid, |family| drop(family.slot(AT, Level::L1).fetch_or(USER, Ordering::Relaxed)));
+    is_noticed(forbid, |family| {
+        family.slot(AT, Level::L1).fetch_or(USER, Ordering::Relaxed);
+    });
 }
 
 #[test]

@@ -58,18 +58,18 @@ pub fn nothing_left(world: World) {
 
 #[test]
 fn short_lives_with_the_stalest_caches() {
-    lives(120, 40, 1, |ops| live(&ops, &[CacheSize::Unbounded; 3], Layouts::process(), Starved::No));
+    lives(400, 40, 1, |ops| live(&ops, &[CacheSize::Unbounded; 3], Layouts::process(), Starved::No));
 }
 
 #[test]
 fn long_lives_with_the_stalest_caches() {
-    lives(16, 300, 2, |ops| live(&ops, &[CacheSize::Unbounded; 2], Layouts::process(), Starved::No));
+    lives(40, 300, 2, |ops| live(&ops, &[CacheSize::Unbounded; 2], Layouts::process(), Starved::No));
 }
 
 #[test]
 fn lives_with_small_caches() {
     let caches = [CacheSize::Bounded(16), CacheSize::Bounded(4), CacheSize::Unbounded];
-    lives(60, 60, 3, |ops| live(&ops, &caches, Layouts::process(), Starved::No));
+    lives(200, 60, 3, |ops| live(&ops, &caches, Layouts::process(), Starved::No));
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn lives_within_narrow_limits() {
         address_space_limit: 16 << 20,
         ..Layouts::process()
     };
-    lives(60, 60, 4, |ops| live(&ops, &[CacheSize::Unbounded; 2], limits, Starved::No));
+    lives(200, 60, 4, |ops| live(&ops, &[CacheSize::Unbounded; 2], limits, Starved::No));
 }
 
 /// Every step of these lives first fails for want of a frame at each point where it takes one, and must leave everything as it was.
 #[test]
 fn lives_that_run_out_of_frames() {
-    lives(60, 40, 5, |ops| live(&ops, &[CacheSize::Unbounded; 2], Layouts::process(), Starved::AtEachPoint));
+    lives(150, 40, 5, |ops| live(&ops, &[CacheSize::Unbounded; 2], Layouts::process(), Starved::AtEachPoint));
 }
