@@ -73,9 +73,10 @@ impl fmt::Debug for Errno {
 impl From<foldspace::Error> for Errno {
     fn from(error: foldspace::Error) -> Errno {
         match error {
-            foldspace::Error::OutOfMemory | foldspace::Error::NoRoom | foldspace::Error::TooManyVmas | foldspace::Error::NotMapped => {
-                Errno::ENOMEM
-            }
+            foldspace::Error::OutOfMemory
+            | foldspace::Error::NoRoom
+            | foldspace::Error::TooManyVmas
+            | foldspace::Error::NotMapped => Errno::ENOMEM,
             foldspace::Error::BadRange => Errno::EINVAL,
             foldspace::Error::AlreadyMapped => Errno::EEXIST,
             foldspace::Error::AccessDenied => Errno::EACCES,

@@ -8,10 +8,10 @@ use foldspace::VirtAddr;
 use foldspace::space::{Access, Fault};
 use foldspace::vma::{Backing, Vma, VmaFlags};
 
+use super::Task;
 use super::signal::info::code;
 use super::signal::{SigInfo, Signal, send};
 use super::task::Trap;
-use super::Task;
 use crate::arch::exceptions::{FAULT_FETCH, FAULT_USER, FAULT_WRITE};
 use crate::arch::{Exception, FpuState, TrapFrame};
 use crate::sched;

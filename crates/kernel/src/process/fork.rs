@@ -159,7 +159,8 @@ fn make(
         if share(raw::CLONE_THREAD) {
             tree.insert_thread(&child);
         } else {
-            let exit_signal = if share(raw::CLONE_PARENT) { Some(Signal::CHLD) } else { Signal::new(request.exit_signal) };
+            let exit_signal =
+                if share(raw::CLONE_PARENT) { Some(Signal::CHLD) } else { Signal::new(request.exit_signal) };
             tree.insert_process(&child, exit_signal);
         }
         child
@@ -184,4 +185,3 @@ fn inherit_handlers(parent: &Process, request: &CloneRequest) -> Slot<Handlers> 
     }
     parent.handlers.copy()
 }
-

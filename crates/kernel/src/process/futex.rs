@@ -49,7 +49,7 @@ static WAITERS: Mutex<BTreeMap<Key, Vec<Arc<Waiter>>>> = Mutex::new(BTreeMap::ne
 
 /// The key of the word at `address`, which must be aligned.
 pub fn key(task: &Task, address: u64, scope: Scope) -> Result<Key, Errno> {
-    if address % 4 != 0 {
+    if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
     }
     if address >= foldspace::addr::USER_END.get() {
@@ -65,9 +65,17 @@ pub fn key(task: &Task, address: u64, scope: Scope) -> Result<Key, Errno> {
 ///
 /// # Errors
 /// `EAGAIN`: the word is not `expected`. `ETIMEDOUT`. `ERESTARTSYS`: a signal. `EFAULT`.
-pub fn wait(task: &Task, address: u64, scope: Scope, expected: u32, bits: u32, deadline: Option<u64>) -> Result<(), Errno> {
+pub fn wait(
+    task: &Task,
+    address: u64,
+    scope: Scope,
+    expected: u32,
+    bits: u32,
+    deadline: Option<u64>,
+) -> Result<(), Errno> {
     let key = key(task, address, scope)?;
-    let waiter = Arc::new(Waiter { woken: AtomicBool::new(false), bits, key: Mutex::new(key), queue: WaitQueue::new() });
+    let waiter =
+        Arc::new(Waiter { woken: AtomicBool::new(false), bits, key: Mutex::new(key), queue: WaitQueue::new() });
     {
         let mut waiters = WAITERS.lock();
         let list = waiters.entry(key).or_default();
@@ -146,10 +154,10 @@ pub fn requeue(
     expected: Option<u32>,
 ) -> Result<usize, Errno> {
     let (from_key, to_key) = (key(task, from, scope)?, key(task, to, scope)?);
-    if let Some(expected) = expected {
-        if uaccess::read::<u32>(from)? != expected {
-            return Err(Errno::EAGAIN);
-        }
+    if let Some(expected) = expected
+        && uaccess::read::<u32>(from)? != expected
+    {
+        return Err(Errno::EAGAIN);
     }
     let woken = wake_key(from_key, wake_count, raw::FUTEX_BITSET_MATCH_ANY);
     let mut waiters = WAITERS.lock();
@@ -198,14 +206,16 @@ pub(super) fn owner_died(task: &Task, head: u64) {
 }
 
 fn mark_owner_died(task: &Task, address: u64) {
-    if address % 4 != 0 {
+    if !address.is_multiple_of(4) {
         return;
     }
     let Ok(value) = uaccess::read::<u32>(address) else { return };
     if value & raw::FUTEX_TID_MASK != task.pid {
         return;
     }
-    if uaccess::write(address, &(value & raw::FUTEX_WAITERS | raw::FUTEX_OWNER_DIED)).is_ok() && value & raw::FUTEX_WAITERS != 0 {
+    if uaccess::write(address, &(value & raw::FUTEX_WAITERS | raw::FUTEX_OWNER_DIED)).is_ok()
+        && value & raw::FUTEX_WAITERS != 0
+    {
         wake_after_exit(task, address);
     }
 }

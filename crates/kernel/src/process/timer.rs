@@ -35,10 +35,9 @@ impl RealTimer {
     pub fn setting(&self) -> Setting {
         match self.armed {
             // An armed timer never reads as off.
-            Some(armed) => Setting {
-                remaining: armed.deadline.saturating_sub(monotonic_ns()).max(1),
-                interval: armed.interval,
-            },
+            Some(armed) => {
+                Setting { remaining: armed.deadline.saturating_sub(monotonic_ns()).max(1), interval: armed.interval }
+            }
             None => Setting::default(),
         }
     }
@@ -76,8 +75,8 @@ fn expired(task: &Arc<Task>) {
         if armed.interval != 0 {
             // Missed turns are skipped: one signal stands for all of them.
             let now = monotonic_ns();
-            let turns = now.saturating_sub(armed.deadline) / armed.interval + 1;
-            let next = armed.deadline.saturating_add(turns.saturating_mul(armed.interval));
+            let missed = now.saturating_sub(armed.deadline).next_multiple_of(armed.interval).max(armed.interval);
+            let next = armed.deadline.saturating_add(missed);
             timer.arm(task, next, armed.interval);
         }
     }

@@ -143,10 +143,10 @@ impl Tree {
         if entry.members == 0 {
             self.entries.remove(&pid);
         }
-        if let Some(parent) = self.node_mut(node.process.ppid()) {
-            if let Some(position) = parent.children.iter().position(|&child| child == pid) {
-                parent.children.remove(position);
-            }
+        if let Some(parent) = self.node_mut(node.process.ppid())
+            && let Some(position) = parent.children.iter().position(|&child| child == pid)
+        {
+            parent.children.remove(position);
         }
         self.leave(node.process.pgid());
         self.leave(node.process.sid());
@@ -431,13 +431,7 @@ fn tell_parent(tree: &mut Tree, pid: Pid, notices: &mut smallvec::SmallVec<[Noti
 }
 
 fn child_info(process: &Process, status: i32, usage: &Usage) -> Child {
-    Child {
-        pid: process.pid,
-        uid: process.uid(),
-        status,
-        utime: usage.user_ticks(),
-        stime: usage.system_ticks(),
-    }
+    Child { pid: process.pid, uid: process.uid(), status, utime: usage.user_ticks(), stime: usage.system_ticks() }
 }
 
 /// Tells the parent that a process has come to rest.

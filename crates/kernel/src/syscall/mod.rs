@@ -3,6 +3,7 @@
 //! The tables of the subjects ([`file::FILE_CALLS`] and the `CALLS` of the others) are laid out at compile time into one array indexed by
 //! number, so a call costs one bounds check and one indirect jump.
 
+mod advice;
 pub mod file;
 mod futex;
 mod identity;
@@ -50,7 +51,8 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 11] = [
+    let subjects: [&[(Sysno, Handler)]; 12] = [
+        advice::CALLS,
         file::FILE_CALLS,
         futex::CALLS,
         identity::CALLS,

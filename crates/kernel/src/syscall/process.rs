@@ -11,12 +11,12 @@ use crate::errno::Errno;
 use crate::fs::exec::{open_exec, open_exec_at, open_exec_file};
 use crate::fs::path::LastLink;
 use crate::mm::uaccess;
+use crate::process::Pid;
 use crate::process::exec::arguments::Arguments;
 use crate::process::exec::execute;
 use crate::process::exit::ExitStatus;
 use crate::process::fork::{CloneRequest, clone as clone_task};
 use crate::process::wait::{WAIT4_OPTIONS, WAITID_OPTIONS, Which, wait};
-use crate::process::Pid;
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[
@@ -69,7 +69,8 @@ const CLONE_ARGS_SIZE_VER0: u64 = 64;
 fn clone3(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [address, size, ..] = ctx.args;
     let words: [u64; CLONE_ARGS_WORDS] = read_struct(address, size, CLONE_ARGS_SIZE_VER0)?;
-    let [flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _cgroup] = words;
+    let [flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _cgroup] =
+        words;
     /// Everything that Linux 6.18 knows, `CLONE_CLEAR_SIGHAND` included; cgroups are not here.
     const KNOWN: u64 = 0x1_ffff_ffff & !CSIGNAL;
     if flags & !KNOWN != 0 || flags & u64::from(raw::CLONE_DETACHED) != 0 {
@@ -180,8 +181,10 @@ fn wait4(ctx: &mut SyscallContext<'_>) -> SysResult {
     if options & !WAIT4_OPTIONS != 0 {
         return Err(Errno::EINVAL);
     }
+    if pid == i32::MIN {
+        return Err(Errno::ESRCH);
+    }
     let which = match pid {
-        i32::MIN => return Err(Errno::ESRCH),
         -1 => Which::Any,
         0 => Which::Group(ctx.task.process.pgid()),
         ..-1 => Which::Group(pid.unsigned_abs()),
@@ -213,10 +216,10 @@ fn waitid(ctx: &mut SyscallContext<'_>) -> SysResult {
         _ => return Err(Errno::EINVAL),
     };
     let report = wait(ctx.task, which, options)?;
-    if let Some(report) = &report {
-        if usage != 0 {
-            uaccess::write(usage, &report.usage.to_record(0))?;
-        }
+    if let Some(report) = &report
+        && usage != 0
+    {
+        uaccess::write(usage, &report.usage.to_record(0))?;
     }
     if info != 0 {
         // Linux writes the fields that concern children and leaves the rest; zero if there is nothing to report.
@@ -227,4 +230,3 @@ fn waitid(ctx: &mut SyscallContext<'_>) -> SysResult {
     }
     Ok(0)
 }
-

@@ -243,8 +243,10 @@ fn send_to_thread(
 fn kill(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [pid, number, ..] = ctx.args;
     let pid = pid as i32;
+    if pid == i32::MIN {
+        return Err(Errno::ESRCH);
+    }
     let target = match pid {
-        i32::MIN => return Err(Errno::ESRCH),
         -1 => Target::All,
         0 => Target::Group(ctx.task.process.pgid()),
         ..-1 => Target::Group(pid.unsigned_abs()),

@@ -131,12 +131,13 @@ impl Headers {
     /// # Errors
     /// `ENOEXEC`: a path that is none.
     pub fn interpreter(&self, file: &ExecFile) -> Result<Option<Vec<u8>>, Errno> {
-        let Some(segment) = self.segments.iter().find(|segment| segment.p_type == abi::PT_INTERP) else { return Ok(None) };
+        let Some(segment) = self.segments.iter().find(|segment| segment.p_type == abi::PT_INTERP) else {
+            return Ok(None);
+        };
         if !(2..=MAX_INTERPRETER).contains(&segment.p_filesz) {
             return Err(Errno::ENOEXEC);
         }
-        let mut path = Vec::new();
-        path.resize(segment.p_filesz as usize, 0);
+        let mut path = alloc::vec![0; segment.p_filesz as usize];
         read_exactly(file, segment.p_offset, &mut path)?;
         if path.pop() != Some(0) {
             return Err(Errno::ENOEXEC);

@@ -82,8 +82,7 @@ fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Argumen
         let limits = task.process.limits.lock();
         (limits.soft(raw::RLIMIT_STACK), limits.soft(raw::RLIMIT_DATA), limits.soft(raw::RLIMIT_AS))
     };
-    let layout =
-        Layout { mmap_base: MMAP_BASE, stack_limit, data_limit, address_space_limit, ..Layout::default() };
+    let layout = Layout { mmap_base: MMAP_BASE, stack_limit, data_limit, address_space_limit, ..Layout::default() };
     let space = AddressSpace::new(memory(), layout)?;
     space.set_fork_mode(task.space().fork_mode());
 

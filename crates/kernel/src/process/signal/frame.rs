@@ -122,7 +122,8 @@ const _: () = {
 const MAGIC2_SIZE: usize = size_of::<u32>();
 
 /// The least that an alternate stack must have: `AT_MINSIGSTKSZ`, computed like Linux's `get_sigframe_size`.
-pub const MINIMUM_STACK: u64 = (size_of::<SignalFrame>() + XSAVE_SIZE + MAGIC2_SIZE + 63 + 15 + 8).next_multiple_of(16) as u64;
+pub const MINIMUM_STACK: u64 =
+    (size_of::<SignalFrame>() + XSAVE_SIZE + MAGIC2_SIZE + 63 + 15 + 8).next_multiple_of(16) as u64;
 
 /// Arranges that the task goes on in the handler of `action`. `mask` is what sigreturn is to restore.
 ///
