@@ -75,14 +75,18 @@ pub fn open(number: DeviceNumber) -> Result<Box<dyn Body>, Errno> {
 
 impl Simple {
     fn give(self, out: &mut dyn Sink) -> SysResult {
-        let mut bytes = [0; CHUNK];
+        static ZEROS: [u8; CHUNK] = [0; CHUNK];
         let mut done = 0;
         while out.room() > 0 {
-            let want = out.room().min(bytes.len());
-            if self == Simple::Random {
+            let (want, put) = if self == Simple::Random {
+                let mut bytes = [0; 256];
+                let want = out.room().min(bytes.len());
                 random::fill(&mut bytes[..want]);
-            }
-            let put = out.put(&bytes[..want]);
+                (want, out.put(&bytes[..want]))
+            } else {
+                let want = out.room().min(CHUNK);
+                (want, out.put(&ZEROS[..want]))
+            };
             done += put;
             if put < want {
                 return done_or_fault(done);

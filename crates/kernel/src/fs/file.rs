@@ -14,6 +14,7 @@ use super::directory::Entry;
 use super::inode::{Inode, Timestamp};
 use super::io::{Sink, Supply};
 use super::lock::Owner;
+use super::socket::Socket;
 use crate::errno::Errno;
 use crate::process::Task;
 use crate::syscall::SysResult;
@@ -172,6 +173,10 @@ pub trait Body: Send + Sync {
     fn mappable(&self, _file: &File) -> Result<Mappable, Errno> {
         Err(Errno::ENODEV)
     }
+    /// The socket that it is, if it is one.
+    fn socket(&self) -> Option<&Socket> {
+        None
+    }
     /// Calls `take` for each entry from the position on, until it says that it is full.
     fn entries(&self, _file: &File, _take: &mut dyn FnMut(&Entry<'_>) -> Taken) -> Result<(), Errno> {
         Err(Errno::ENOTDIR)
@@ -279,10 +284,9 @@ impl File {
     pub fn touch_accessed(&self) {
         if !self.flags().contains(OpenFlags::NO_ATIME) {
             // As with relatime (the default of mounts): only if it would show something new.
-            let now = Timestamp::now();
             let mut attributes = self.inode().attributes.lock();
             if attributes.accessed <= attributes.modified || attributes.accessed <= attributes.changed {
-                attributes.accessed = now;
+                attributes.accessed = Timestamp::now();
             }
         }
     }

@@ -31,6 +31,7 @@ pub mod poll;
 pub mod procfs;
 pub mod random;
 pub mod regular;
+pub mod socket;
 pub mod superblock;
 pub mod tree;
 pub mod tty;

@@ -16,6 +16,8 @@ pub enum FsType {
     Sysfs,
     /// Pipes without a name.
     Pipefs,
+    /// Sockets.
+    Sockfs,
     /// Descriptors that are no file: eventfd.
     AnonInode,
 }
@@ -28,6 +30,7 @@ impl FsType {
             FsType::Proc => 0x9fa0,
             FsType::Sysfs => 0x6265_6572,
             FsType::Pipefs => 0x5049_5045,
+            FsType::Sockfs => 0x534f_434b,
             FsType::AnonInode => 0x0904_1934,
         }
     }
@@ -61,6 +64,12 @@ impl Superblock {
 pub fn pipefs() -> &'static Arc<Superblock> {
     static PIPEFS: spin::Once<Arc<Superblock>> = spin::Once::new();
     PIPEFS.call_once(|| Superblock::new(FsType::Pipefs))
+}
+
+/// The instance that sockets belong to.
+pub fn sockets() -> &'static Arc<Superblock> {
+    static SOCKFS: spin::Once<Arc<Superblock>> = spin::Once::new();
+    SOCKFS.call_once(|| Superblock::new(FsType::Sockfs))
 }
 
 /// The instance that eventfds belong to.

@@ -21,14 +21,17 @@ pub struct MapsBody {
     reader: Mutex<Option<Reader>>,
 }
 
+/// Bytes of lines that are made at a time, but for the end of the last.
+const BATCH: usize = 3800;
+
 /// A reading in progress.
 struct Reader {
     maps: Maps,
     /// Where the next line begins in the address space; `None` after the last.
     next: Option<VirtAddr>,
-    /// The line that is being given out.
-    line: Vec<u8>,
-    /// Bytes of it already given.
+    /// The lines that are being given out.
+    lines: Vec<u8>,
+    /// Bytes of them already given.
     given: usize,
     /// Offset of the next byte in the file.
     offset: u64,
@@ -36,26 +39,28 @@ struct Reader {
 
 impl Reader {
     fn new(space: &AddressSpace) -> Reader {
-        Reader { maps: space.maps(), next: Some(VirtAddr(0)), line: Vec::with_capacity(160), given: 0, offset: 0 }
+        Reader { maps: space.maps(), next: Some(VirtAddr(0)), lines: Vec::with_capacity(160), given: 0, offset: 0 }
     }
 
     /// Back to the first byte of the same version.
     fn rewind(&mut self) {
         self.next = Some(VirtAddr(0));
-        self.line.clear();
+        self.lines.clear();
         self.given = 0;
         self.offset = 0;
     }
 
-    /// What is left of the current line, or the next one; empty at the end.
-    fn rest(&mut self) -> &[u8] {
-        while self.given == self.line.len() {
-            let Some(from) = self.next else { return &[] };
-            self.line.clear();
+    /// What is left of the lines made so far, or as many more as hold `wanted` bytes (or [`BATCH`]); empty at the end.
+    fn rest(&mut self, wanted: usize) -> &[u8] {
+        if self.given == self.lines.len() {
+            self.lines.clear();
             self.given = 0;
-            self.next = self.maps.line(from, &mut self.line);
+            while self.lines.len() < wanted.min(BATCH) {
+                let Some(from) = self.next else { break };
+                self.next = self.maps.line(from, &mut self.lines);
+            }
         }
-        &self.line[self.given..]
+        &self.lines[self.given..]
     }
 
     fn advance(&mut self, bytes: usize) {
@@ -69,7 +74,7 @@ impl Reader {
             self.rewind();
         }
         while self.offset < offset {
-            let rest = self.rest().len();
+            let rest = self.rest(BATCH).len();
             if rest == 0 {
                 return;
             }
@@ -81,7 +86,7 @@ impl Reader {
         let mut done = 0;
         while out.room() > 0 {
             let room = out.room();
-            let rest = self.rest();
+            let rest = self.rest(room);
             if rest.is_empty() {
                 break;
             }

@@ -8,6 +8,7 @@ mod locks;
 mod names;
 mod opening;
 mod polling;
+mod sockets;
 mod space;
 mod special;
 mod stat;
@@ -195,6 +196,25 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::pselect6, |c| {
         polling::pselect6(c.task, c.args[0] as i32, [c.args[1], c.args[2], c.args[3]], c.args[4], c.args[5])
     }),
+    // Sockets: connected pairs.
+    (Sysno::socketpair, |c| {
+        sockets::socketpair(c.task, c.args[0] as u32, c.args[1] as u32, c.args[2] as u32, c.args[3])
+    }),
+    (Sysno::sendto, |c| {
+        sockets::sendto(c.task, c.args[0] as i32, c.args[1], c.args[2] as usize, c.args[3] as u32, c.args[4])
+    }),
+    (Sysno::recvfrom, |c| {
+        let from = (c.args[4], c.args[5]);
+        sockets::recvfrom(c.task, c.args[0] as i32, c.args[1], c.args[2] as usize, c.args[3] as u32, from)
+    }),
+    (Sysno::sendmsg, |c| sockets::sendmsg(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32)),
+    (Sysno::recvmsg, |c| sockets::recvmsg(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32)),
+    (Sysno::shutdown, |c| sockets::shutdown(c.task, c.args[0] as i32, c.args[1] as u32)),
+    (Sysno::getsockopt, |c| {
+        sockets::getsockopt(c.task, c.args[0] as i32, c.args[1] as u32, c.args[2] as u32, c.args[3], c.args[4])
+    }),
+    (Sysno::getsockname, |c| sockets::name(c.task, c.args[0] as i32, c.args[1], c.args[2])),
+    (Sysno::getpeername, |c| sockets::name(c.task, c.args[0] as i32, c.args[1], c.args[2])),
     // What is known about files.
     (Sysno::stat, |c| stat::stat(c.task, c.args[0], c.args[1])),
     (Sysno::lstat, |c| stat::lstat(c.task, c.args[0], c.args[1])),

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as raw;
 
+use super::sockets::insert_pair;
 use super::{descriptor_limit, owner};
 use crate::errno::Errno;
 use crate::fs::eventfd::{self, Takes};
@@ -33,29 +34,7 @@ pub fn pipe(task: &Task, address: u64, flags: u32) -> SysResult {
     }
     let (reader, writer) = pipes::pair(OpenFlags::from_user(flags & raw::O_NONBLOCK));
     let at_exec = AtExec::from_flag(flags, raw::O_CLOEXEC);
-    let limit = descriptor_limit(task);
-    let (reading, writing) = {
-        let mut files = task.files.lock();
-        let reading = files.insert_from(0, limit, reader, at_exec)?;
-        match files.insert_from(0, limit, writer, at_exec) {
-            Ok(writing) => (reading, writing),
-            Err(error) => {
-                let reader = files.remove(reading);
-                drop(files);
-                drop(reader);
-                return Err(error);
-            }
-        }
-    };
-    if let Err(error) = uaccess::write(address, &[reading, writing]) {
-        let (a, b) = {
-            let mut files = task.files.lock();
-            (files.remove(reading), files.remove(writing))
-        };
-        drop((a, b));
-        return Err(error);
-    }
-    Ok(0)
+    insert_pair(task, reader, writer, at_exec, address)
 }
 
 /// Longest name of a memfd, bytes (`MFD_NAME_MAX_LEN`).

@@ -18,7 +18,7 @@ const MAX_VECTOR: usize = 1024;
 /// First address that no program can map: lengths and addresses are checked against it first, as Linux's `access_ok` does.
 const USER_END: u64 = foldspace::addr::USER_END.get();
 
-fn buffer(address: u64, len: usize) -> Result<UserBuffer, Errno> {
+pub(super) fn buffer(address: u64, len: usize) -> Result<UserBuffer, Errno> {
     match address.checked_add(len as u64) {
         Some(end) if end <= USER_END => Ok(UserBuffer::new(address, len)),
         _ => Err(Errno::EFAULT),
@@ -71,9 +71,9 @@ struct IoVec {
 
 const _: () = assert!(size_of::<IoVec>() == size_of::<raw::iovec>());
 
-type Pieces = SmallVec<[UserBuffer; 8]>;
+pub(super) type Pieces = SmallVec<[UserBuffer; 8]>;
 
-fn pieces(address: u64, count: usize) -> Result<Pieces, Errno> {
+pub(super) fn pieces(address: u64, count: usize) -> Result<Pieces, Errno> {
     if count > MAX_VECTOR {
         return Err(Errno::EINVAL);
     }
