@@ -52,10 +52,11 @@ pub struct MemoryStats {
 
 /// Caches of single frames: processors share one if there are more of them.
 const CACHES: usize = 16;
-/// Frames in each half of a cache at most. Large, because frames come back in bursts, when a grace period ends.
-const CACHE_SIZE: u32 = 1024;
-/// Frames that are moved to the buddy lists when a cache is full.
-const SPILL: u32 = 256;
+/// Frames in each half of a cache at most, 64 MiB. Large, because frames come back in bursts, when a grace period ends, and merging them
+/// into blocks costs more than anything else about them; who needs a block drains the caches.
+const CACHE_SIZE: u32 = 1 << 14;
+/// Frames that are moved to the buddy lists at once when a cache is full, or somebody needs a block.
+const SPILL: u32 = 1 << 10;
 /// A cache is filled with one block of this order.
 const REFILL_ORDER: usize = 5;
 
@@ -210,12 +211,14 @@ impl Memory {
             return Err(Error::BadRange);
         }
         self.spend_allowance()?;
-        let mut taken = self.buddy.lock().take(self.map.records(), order as usize);
-        if taken.is_none() {
-            self.drain_caches();
-            taken = self.buddy.lock().take(self.map.records(), order as usize);
-        }
-        let frame = taken.ok_or(Error::OutOfMemory)?;
+        let frame = loop {
+            if let Some(block) = self.buddy.lock().take(self.records(), order as usize) {
+                break block;
+            }
+            if !self.drain_caches() {
+                return Err(Error::OutOfMemory);
+            }
+        };
         self.record(frame).mark(Kind::Reserved, order);
         self.reserved.fetch_add(1 << order, Ordering::Relaxed);
         Ok(frame)
@@ -385,12 +388,16 @@ impl Memory {
         }
     }
 
-    fn drain_caches(&self) {
+    /// Gives some frames of the caches back, so that blocks can form; false if there are none.
+    fn drain_caches(&self) -> bool {
+        let mut any = false;
         for cache in &self.caches {
             let mut cache = cache.lock();
-            self.spill(&mut cache.data, u32::MAX);
-            self.spill(&mut cache.zeroed, u32::MAX);
+            any |= cache.len() > 0;
+            self.spill(&mut cache.data, SPILL);
+            self.spill(&mut cache.zeroed, SPILL);
         }
+        any
     }
 
     /// A frame full of zeros, to become a table of `level` with its only slot at `home`.

@@ -198,6 +198,12 @@ impl<'m> Root<'m> {
     /// lock that stays so without a lock: faults only add tables of our own.
     #[inline]
     pub(super) fn is_own_below(&self, range: PageRange) -> bool {
+        let (first, last) = (range.start(), VirtAddr(range.end().get() - 1));
+        if first.get() / Level::L1.table_span() == last.get() / Level::L1.table_span()
+            && self.linked(first, Level::L1).is_some()
+        {
+            return true;
+        }
         let leaf = self.look(range.start());
         let span = if leaf.entry.is_present() {
             Level::L1.table_span()

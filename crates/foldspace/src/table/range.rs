@@ -56,10 +56,12 @@ impl<'m> Root<'m> {
     /// # Errors
     ///
     /// Out of memory; then nothing has been copied.
+    #[inline]
     pub(crate) fn own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
-        if self.is_own_below(range) {
-            return Ok(());
-        }
+        if self.is_own_below(range) { Ok(()) } else { self.make_own_range(range, touch, garbage) }
+    }
+
+    fn make_own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
         let needed = self.count_shared(self.frame, Level::L4, range, touch, false);
         let mut supply = Supply::reserve(self.memory, needed)?;
         own_below(&mut self.lock(), range, touch, &mut supply, garbage)
