@@ -1,8 +1,10 @@
-//! The kernel's heap: talc, over a region set aside at boot and then over frames of the manager.
+//! The kernel's heap: talc, over a region set aside at boot and then over frames of the manager. Small blocks that were freed are kept by size
+//! in front of it: most of what is allocated is of a size that was freed a moment ago.
 //!
 //! When programs have taken every frame, the kernel still needs heap to get rid of one of them: a reserve is kept for that.
 
-use core::alloc::Layout;
+use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use foldspace::addr::PAGE_SHIFT;
@@ -29,8 +31,137 @@ static RESERVE: Mutex<Option<(Frame, u8)>> = Mutex::new(None);
 /// Frames that the heap has taken from the manager, its reserve included.
 static FRAMES: AtomicU64 = AtomicU64::new(0);
 
+/// Blocks up to this size are kept when they are freed.
+const SMALL: usize = 1024;
+/// Sizes of small blocks are multiples of this, and it is their alignment.
+const STEP: usize = 16;
+
 #[global_allocator]
-static HEAP: TalcLock<Mutex<()>, Frames> = TalcLock::new(Frames);
+static HEAP: Heap = Heap {
+    talc: TalcLock::new(Frames),
+    small: [const { Mutex::new(FreeBlocks { first: ptr::null_mut() }) }; SMALL / STEP],
+};
+
+/// The heap.
+struct Heap {
+    talc: TalcLock<Mutex<()>, Frames>,
+    /// Freed blocks of `STEP`, `2 * STEP`, ... bytes.
+    small: [Mutex<FreeBlocks>; SMALL / STEP],
+}
+
+/// A list of free blocks of one size, linked through their first words.
+///
+/// # Invariants
+/// Each is a block that talc has allocated with the list's size and alignment `STEP`, and nobody else refers to it.
+struct FreeBlocks {
+    first: *mut FreeBlock,
+}
+
+struct FreeBlock {
+    next: *mut FreeBlock,
+}
+
+// SAFETY: it owns its blocks.
+unsafe impl Send for FreeBlocks {}
+
+impl FreeBlocks {
+    fn pop(&mut self) -> Option<*mut u8> {
+        if self.first.is_null() {
+            return None;
+        }
+        let block = self.first;
+        // SAFETY: by the invariants.
+        self.first = unsafe { (*block).next };
+        Some(block.cast())
+    }
+}
+
+/// The list for blocks of a layout, and the layout that its blocks have in talc; `None` if they are not kept.
+#[inline(always)]
+fn small_class(layout: Layout) -> Option<(usize, Layout)> {
+    if layout.size().wrapping_sub(1) >= SMALL || layout.align() > STEP {
+        return None;
+    }
+    let class = (layout.size() - 1) / STEP;
+    // SAFETY: not zero, a small multiple of `STEP`, which is a power of two.
+    Some((class, unsafe { Layout::from_size_align_unchecked((class + 1) * STEP, STEP) }))
+}
+
+// SAFETY: a block is given to one caller at a time: it is either with its caller, in one list, or talc's. It has at least the size and the alignment asked for.
+unsafe impl GlobalAlloc for Heap {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let Some((class, layout)) = small_class(layout) else { return self.alloc_slow(layout) };
+        if let Some(block) = self.small[class].lock().pop() {
+            return block;
+        }
+        self.alloc_slow(layout)
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        match small_class(layout) {
+            Some((class, _)) => {
+                let block = block.cast::<FreeBlock>();
+                let mut list = self.small[class].lock();
+                // SAFETY: the caller gives the block back; it has room for a pointer and its alignment.
+                unsafe { block.write(FreeBlock { next: list.first }) };
+                list.first = block;
+            }
+            // SAFETY: it came from talc with this layout.
+            None => unsafe { self.talc.lock().deallocate(block, layout) },
+        }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: by the caller, `size` with this alignment is a layout.
+        let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
+        match (small_class(layout), small_class(new)) {
+            (Some((old, _)), Some((new, _))) if old == new => return block,
+            // SAFETY: it came from talc with this layout.
+            (None, None) if unsafe { self.talc.lock().try_realloc_in_place(block, layout, size) } => return block,
+            _ => {}
+        }
+        // SAFETY: two different blocks; the old one is the caller's.
+        unsafe {
+            let to = self.alloc(new);
+            if !to.is_null() {
+                to.copy_from_nonoverlapping(block, layout.size().min(size));
+                self.dealloc(block, layout);
+            }
+            to
+        }
+    }
+}
+
+impl Heap {
+    /// From talc; kept blocks go back to it if it has nothing else. Null if that does not help.
+    #[cold]
+    fn alloc_slow(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the size is not zero, as for every call of the global allocator.
+        let mut block = unsafe { self.talc.lock().allocate(layout) };
+        if block.is_none() {
+            self.give_back();
+            // SAFETY: as above.
+            block = unsafe { self.talc.lock().allocate(layout) };
+        }
+        block.map_or(ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    /// Gives all kept blocks back to talc, which joins them.
+    fn give_back(&self) {
+        for (class, list) in self.small.iter().enumerate() {
+            let size = (class + 1) * STEP;
+            let Ok(layout) = Layout::from_size_align(size, STEP) else {
+                unreachable!("a small multiple of a power of two")
+            };
+            while let Some(block) = list.lock().pop() {
+                // SAFETY: by the invariants of the list.
+                unsafe { self.talc.lock().deallocate(block, layout) };
+            }
+        }
+    }
+}
 
 /// Gives talc contiguous frames when it has no room left. They are never given back.
 #[derive(Debug)]
@@ -88,7 +219,7 @@ pub fn init_reserve() {
 /// The region is mapped, writable and nobody else's, for ever.
 pub unsafe fn init_early(region: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
-    let claimed = unsafe { HEAP.lock().claim(region, bytes) };
+    let claimed = unsafe { HEAP.talc.lock().claim(region, bytes) };
     assert!(claimed.is_some(), "the first heap region is too small");
 }
 
