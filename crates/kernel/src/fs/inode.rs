@@ -10,6 +10,7 @@ use super::pipe::Pipe;
 use super::procfs::Node;
 use super::regular::Regular;
 use super::superblock::Superblock;
+use crate::time::{NANOS_PER_SECOND, realtime_ns};
 
 /// Type bits of `st_mode` (`include/uapi/linux/stat.h`).
 pub mod mode {
@@ -59,29 +60,25 @@ impl DeviceNumber {
     }
 }
 
-/// Nanoseconds since 1970.
+/// A time since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub struct Timestamp(pub i128);
+pub struct Timestamp {
+    /// Whole seconds, rounded down.
+    pub seconds: i64,
+    /// What is above them, below 10^9.
+    pub nanoseconds: u32,
+}
 
 impl Timestamp {
     /// The present.
     pub fn now() -> Timestamp {
-        Timestamp(crate::time::realtime_ns() as i128)
+        let nanos = realtime_ns();
+        Timestamp { seconds: (nanos / NANOS_PER_SECOND) as i64, nanoseconds: (nanos % NANOS_PER_SECOND) as u32 }
     }
 
     /// From whole seconds and nanoseconds below 10^9.
     pub const fn new(seconds: i64, nanoseconds: u32) -> Timestamp {
-        Timestamp(seconds as i128 * 1_000_000_000 + nanoseconds as i128)
-    }
-
-    /// Whole seconds, rounded down.
-    pub const fn seconds(self) -> i64 {
-        self.0.div_euclid(1_000_000_000) as i64
-    }
-
-    /// What is above whole seconds.
-    pub const fn nanoseconds(self) -> u32 {
-        self.0.rem_euclid(1_000_000_000) as u32
+        Timestamp { seconds, nanoseconds }
     }
 }
 

@@ -1,5 +1,11 @@
 //! Where the bytes of a read go and those of a write come from: user memory in one or several pieces, or the kernel itself.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use arrayvec::ArrayVec;
+use spin::Mutex;
+
 use crate::errno::Errno;
 use crate::mm::uaccess;
 
@@ -8,6 +14,52 @@ pub const CHUNK: usize = 4096;
 
 /// Most bytes that one call moves (`MAX_RW_COUNT` of `include/linux/fs.h`).
 pub const MAX_TRANSFER: usize = 0x7fff_f000;
+
+/// A buffer of [`CHUNK`] bytes for one transfer: from a small store of used ones, since making one costs as much as copying through it. It holds
+/// whatever was in it last.
+pub struct PageBuffer(Option<Page>);
+
+type Page = Box<[u8; CHUNK]>;
+
+/// Used buffers: a few transfers at a time.
+static USED: Mutex<ArrayVec<Page, 4>> = Mutex::new(ArrayVec::new_const());
+
+impl PageBuffer {
+    /// `ENOMEM` if there is none and none can be made.
+    pub fn new() -> Result<PageBuffer, Errno> {
+        let used = USED.lock().pop();
+        match used {
+            Some(page) => Ok(PageBuffer(Some(page))),
+            None => new_page().map(|page| PageBuffer(Some(page))),
+        }
+    }
+
+    /// The bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        match &mut self.0 {
+            Some(page) => &mut page[..],
+            None => &mut [],
+        }
+    }
+}
+
+impl Drop for PageBuffer {
+    fn drop(&mut self) {
+        if let Some(page) = self.0.take() {
+            // Dropped if enough are kept already, but not under the lock.
+            let surplus = USED.lock().try_push(page);
+            drop(surplus);
+        }
+    }
+}
+
+/// A zeroed page of kernel memory.
+pub fn new_page() -> Result<Box<[u8; CHUNK]>, Errno> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(CHUNK).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(CHUNK, 0);
+    bytes.into_boxed_slice().try_into().map_err(|_| Errno::ENOMEM)
+}
 
 /// Takes the bytes that a read produces.
 pub trait Sink {

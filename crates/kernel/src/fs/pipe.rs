@@ -10,7 +10,7 @@ use spin::{Mutex, MutexGuard};
 use super::dentry::Dentry;
 use super::file::{Body, File, OpenFlags, Ready};
 use super::inode::{Attributes, Inode, Kind};
-use super::io::{CHUNK, Sink, Supply, done_or_fault};
+use super::io::{CHUNK, Sink, Supply, done_or_fault, new_page};
 use super::{poll, superblock};
 use crate::errno::Errno;
 use crate::process::signal::Signal;
@@ -121,13 +121,6 @@ impl State {
         }
         (done, false)
     }
-}
-
-fn new_page() -> Result<Box<[u8; CHUNK]>, Errno> {
-    let mut bytes = alloc::vec::Vec::new();
-    bytes.try_reserve_exact(CHUNK).map_err(|_| Errno::ENOMEM)?;
-    bytes.resize(CHUNK, 0);
-    bytes.into_boxed_slice().try_into().map_err(|_| Errno::ENOMEM)
 }
 
 /// A pipe: what is written at one end is read at the other.

@@ -11,7 +11,7 @@ use spin::Mutex;
 use super::dentry::Dentry;
 use super::file::{Body, File, Mappable, OpenFlags, Whence, seek_within};
 use super::inode::{Attributes, DeviceNumber, Inode, Kind};
-use super::io::{CHUNK, Sink, Supply, done_or_fault};
+use super::io::{CHUNK, PageBuffer, Sink, Supply, done_or_fault};
 use super::superblock::Superblock;
 use crate::errno::Errno;
 use crate::mm;
@@ -19,6 +19,9 @@ use crate::syscall::SysResult;
 
 /// A page, bytes.
 const PAGE: u64 = 4096;
+
+/// Transfers of up to so many bytes go through a buffer on the stack.
+const SMALL: usize = 256;
 
 /// How a mapping of the file is named in `/proc/PID/maps`.
 enum Label {
@@ -146,17 +149,20 @@ impl Regular {
 
     /// Copies from `offset` on; returns the bytes copied.
     pub fn read_into(&self, offset: u64, out: &mut dyn Sink) -> SysResult {
-        // Zeroing a page-sized buffer costs more than a small read: small reads get a small one.
-        if out.room() <= 256 { self.read_chunks::<256>(offset, out) } else { self.read_chunks::<CHUNK>(offset, out) }
+        if out.room() <= SMALL {
+            self.read_chunks(offset, &mut [0; SMALL], out)
+        } else {
+            self.read_chunks(offset, PageBuffer::new()?.bytes(), out)
+        }
     }
 
-    fn read_chunks<const N: usize>(&self, offset: u64, out: &mut dyn Sink) -> SysResult {
-        let mut buffer = [0; N];
+    /// Through a buffer whose length is a power of two.
+    fn read_chunks(&self, offset: u64, buffer: &mut [u8], out: &mut dyn Sink) -> SysResult {
         let mut done = 0;
         while out.room() > 0 {
             let at = offset + done as u64;
             // Up to the end of a page, so that later rounds move whole ones.
-            let want = out.room().min(N - (at as usize & (N - 1)));
+            let want = out.room().min(buffer.len() - (at as usize & (buffer.len() - 1)));
             let got = match self.object.read_at(at, &mut buffer[..want]) {
                 Ok(got) => got,
                 Err(error) if done == 0 => return Err(error.into()),
@@ -176,15 +182,15 @@ impl Regular {
 
     /// Writes at `offset`; returns the bytes written.
     pub fn write_from(&self, offset: u64, from: &mut dyn Supply) -> SysResult {
-        if from.remaining() <= 256 {
-            self.write_chunks::<256>(offset, from)
+        if from.remaining() <= SMALL {
+            self.write_chunks(offset, &mut [0; SMALL], from)
         } else {
-            self.write_chunks::<CHUNK>(offset, from)
+            self.write_chunks(offset, PageBuffer::new()?.bytes(), from)
         }
     }
 
-    fn write_chunks<const N: usize>(&self, offset: u64, from: &mut dyn Supply) -> SysResult {
-        let mut buffer = [0; N];
+    /// Through a buffer whose length is a power of two.
+    fn write_chunks(&self, offset: u64, buffer: &mut [u8], from: &mut dyn Supply) -> SysResult {
         let mut done = 0;
         while from.remaining() > 0 {
             let at = match offset.checked_add(done as u64) {
@@ -192,7 +198,7 @@ impl Regular {
                 _ if done > 0 => break,
                 _ => return Err(Errno::EFBIG),
             };
-            let want = from.remaining().min(N - (at as usize & (N - 1)));
+            let want = from.remaining().min(buffer.len() - (at as usize & (buffer.len() - 1)));
             let got = from.take(&mut buffer[..want]);
             if got > 0 {
                 match self.object.write_at(at, &buffer[..got]) {

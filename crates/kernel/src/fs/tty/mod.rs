@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use self::line::Line;
 use self::termios::Termios;
 use super::file::{Body, File, Ready};
-use super::io::{CHUNK, Sink, Supply, done_or_fault};
+use super::io::{PageBuffer, Sink, Supply, done_or_fault};
 use crate::arch::serial;
 use crate::errno::Errno;
 use crate::mm::uaccess;
@@ -176,7 +176,8 @@ impl Tty {
         if tostop {
             crate::sched::with_current(|task| self.check_foreground(task, Signal::TTOU))?;
         }
-        let mut bytes = [0; CHUNK];
+        let mut buffer = PageBuffer::new()?;
+        let bytes = buffer.bytes();
         let mut done = 0;
         while from.remaining() > 0 {
             let want = from.remaining().min(bytes.len());

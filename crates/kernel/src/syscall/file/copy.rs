@@ -6,7 +6,7 @@ use super::content_file;
 use crate::errno::Errno;
 use crate::fs::File;
 use crate::fs::file::OpenFlags;
-use crate::fs::io::{CHUNK, KernelSink, KernelSupply, MAX_TRANSFER};
+use crate::fs::io::{CHUNK, KernelSink, KernelSupply, MAX_TRANSFER, PageBuffer};
 use crate::mm::uaccess;
 use crate::process::Task;
 use crate::syscall::SysResult;
@@ -44,7 +44,8 @@ impl Side {
 /// Copies up to `len` bytes through a buffer. What was read and could not be written is given back by moving the position.
 fn copy(from: &mut Side, to: &mut Side, len: usize) -> SysResult {
     let len = len.min(MAX_TRANSFER);
-    let mut buffer = [0; CHUNK];
+    let mut buffer = PageBuffer::new()?;
+    let buffer = buffer.bytes();
     let mut done = 0;
     while done < len {
         let want = (len - done).min(CHUNK);

@@ -73,7 +73,7 @@ struct Stat {
 const _: () = assert!(size_of::<Stat>() == size_of::<raw::stat>());
 
 fn pair(time: Timestamp) -> [i64; 2] {
-    [time.seconds(), i64::from(time.nanoseconds())]
+    [time.seconds, i64::from(time.nanoseconds)]
 }
 
 fn put_stat(dentry: &Dentry, address: u64) -> SysResult {
@@ -137,7 +137,7 @@ struct StatxTime {
 
 impl From<Timestamp> for StatxTime {
     fn from(time: Timestamp) -> StatxTime {
-        StatxTime { seconds: time.seconds(), nanoseconds: time.nanoseconds(), pad: 0 }
+        StatxTime { seconds: time.seconds, nanoseconds: time.nanoseconds, pad: 0 }
     }
 }
 
