@@ -52,9 +52,9 @@ pub struct MemoryStats {
 
 /// Caches of single frames: processors share one if there are more of them.
 const CACHES: usize = 16;
-/// Frames in each half of a cache at most, 64 MiB. Large, because frames come back in bursts, when a grace period ends, and merging them
+/// Frames in each half of a cache at most, 512 MiB. Large, because frames come back in bursts, when a grace period ends, and merging them
 /// into blocks costs more than anything else about them; who needs a block drains the caches.
-const CACHE_SIZE: u32 = 1 << 14;
+const CACHE_SIZE: u32 = 1 << 17;
 /// Frames that are moved to the buddy lists at once when a cache is full, or somebody needs a block.
 const SPILL: u32 = 1 << 10;
 /// A cache is filled with one block of this order.
@@ -361,12 +361,19 @@ impl Memory {
             return Ok(block);
         }
         drop(buddy);
-        cache.pop_any(records).or_else(|| self.steal()).ok_or(Error::OutOfMemory)
+        cache.pop_any(records).or_else(|| self.steal(cache)).ok_or(Error::OutOfMemory)
     }
 
     /// From other processors' caches, when there is nothing else. Their locks are only tried: two thieves must not wait for each other.
-    fn steal(&self) -> Option<Frame> {
-        self.caches.iter().find_map(|cache| cache.try_lock()?.pop_any(self.records()))
+    fn steal(&self, own: &mut Cache) -> Option<Frame> {
+        for other in &self.caches {
+            let Some(mut other) = other.try_lock() else { continue };
+            for _ in 0..1 << REFILL_ORDER {
+                let Some(frame) = other.pop_any(self.records()) else { break };
+                own.data.push(self.records(), frame);
+            }
+        }
+        own.data.pop(self.records())
     }
 
     /// Gives a single frame back.

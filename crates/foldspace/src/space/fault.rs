@@ -234,7 +234,7 @@ impl AddressSpace {
         garbage: &mut Garbage,
     ) -> Result<Attempt, Fault> {
         let memory = &*self.memory;
-        let leaf = self.tables().look(addr);
+        let leaf = self.tables().look_to_store(addr);
         let prepared = self.prepare_private(vma, addr, &leaf)?;
         let mut supply = Supply::on_demand(memory);
         let mut table = self.tables().own_last(addr, &leaf, &mut supply, garbage).map_err(out_of_memory)?;

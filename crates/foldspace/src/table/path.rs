@@ -93,6 +93,14 @@ impl<'m> Root<'m> {
         leaf
     }
 
+    /// As [`Root::look`], for who will store: rights are not asked for where the path is our own.
+    #[inline]
+    pub(crate) fn look_to_store(&self, addr: VirtAddr) -> Leaf {
+        let Some(table) = self.linked(addr, Level::L1) else { return self.look(addr) };
+        let entry = self.load(table, addr.index(Level::L1));
+        Leaf { entry, level: Level::L1, rights: Rights::UNLIMITED, shared: false, table, own: true }
+    }
+
     /// Follows the entry that a walk has reached down to `level`; false if there is nothing to follow.
     #[inline(always)]
     fn look_below(&self, leaf: &mut Leaf, addr: VirtAddr, level: Level) -> bool {
