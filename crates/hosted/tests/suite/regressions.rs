@@ -355,3 +355,32 @@ fn frames_at_unrelated_places_are_found_from_their_homes() {
     assert_eq!(object.read_at(2 * PAGE_SIZE, &mut seen), Ok(1));
     assert_eq!(&seen, b"g");
 }
+
+/// A file whose source has content: cut and grown again it reads as zeros there (ftruncate(2)), however little of it was in the cache.
+#[test]
+fn what_a_file_gains_is_zero() {
+    struct Ones;
+    impl foldspace::backing::Source for Ones {
+        fn fill(&self, _index: u64, page: &mut [u8]) -> foldspace::Result<()> {
+            page.fill(1);
+            Ok(())
+        }
+        fn identity(&self) -> foldspace::backing::Identity {
+            Default::default()
+        }
+        fn path(&self, _out: &mut Vec<u8>) {}
+    }
+    let (host, _space) = machine(4 << 20);
+    let file = Object::new(host.memory(), Box::new(Ones), 3 * PAGE_SIZE).unwrap();
+    file.set_len(PAGE_SIZE / 2).unwrap();
+    assert_eq!(file.write_at(2 * PAGE_SIZE, b"end"), Ok(3));
+    let mut seen = vec![9; 3 * PAGE_SIZE as usize];
+    assert_eq!(file.read_at(0, &mut seen), Ok(2 * PAGE_SIZE as usize + 3));
+    let half = PAGE_SIZE as usize / 2;
+    assert!(seen[..half].iter().all(|byte| *byte == 1));
+    assert!(seen[half..2 * PAGE_SIZE as usize].iter().all(|byte| *byte == 0), "the gap is not zero");
+    file.set_len(0).unwrap();
+    file.set_len(3 * PAGE_SIZE).unwrap();
+    assert_eq!(file.read_at(0, &mut seen), Ok(seen.len()));
+    assert!(seen.iter().all(|byte| *byte == 0), "content came back from the dead");
+}
