@@ -41,6 +41,8 @@ impl Drop for AddressSpace {
         self.memory.leave_lineage(self.root);
         garbage.push_table(&self.memory, self.root);
         garbage.retire(&self.memory, &guard);
+        // An exit moves the epoch on: its tables, full of zeros, are what the next fork wants.
+        guard.flush();
     }
 }
 
