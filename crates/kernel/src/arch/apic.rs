@@ -26,7 +26,6 @@ static LOCAL: Once<Local> = Once::new();
 /// Timer ticks per second, with divisor 1.
 static FREQUENCY: AtomicU64 = AtomicU64::new(0);
 
-#[expect(clippy::mut_from_ref, reason = "one processor's device, used with interrupts off and never across a call")]
 fn local() -> &'static mut LocalApic {
     let local = LOCAL.get().expect("the local APIC is set up at boot");
     // SAFETY: interrupts are off in the kernel, so nothing else on this processor uses it now.

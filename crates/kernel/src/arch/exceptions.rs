@@ -127,10 +127,10 @@ pub unsafe fn init() {
         set(&mut idt[TIMER_VECTOR], timer_stub);
         set(&mut idt[ERROR_VECTOR], ignored_stub);
         set(&mut idt[SPURIOUS_VECTOR], ignored_stub);
-        // Programs may execute int3 and into.
+        // Programs may execute int3 and into. (`set_handler_addr` is how an entry's options are reached.)
         for entry in [&mut idt.breakpoint, &mut idt.overflow] {
-            // SAFETY: the stub is the one just set; `set_handler_addr` is how its options are reached.
             let address = entry.handler_addr();
+            // SAFETY: the stub that was just set.
             unsafe { entry.set_handler_addr(address) }.set_privilege_level(x86_64::PrivilegeLevel::Ring3);
         }
         // SAFETY: the task state segment has these stacks.

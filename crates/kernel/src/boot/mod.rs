@@ -6,11 +6,6 @@ mod memory;
 
 use crate::{arch, log, sched, time};
 
-/// The kernel's command line: `/proc/cmdline`.
-pub fn command_line() -> &'static str {
-    info::info().command_line()
-}
-
 /// First Rust code, on the boot stack and the boot tables.
 ///
 /// # Safety

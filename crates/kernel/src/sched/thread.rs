@@ -104,7 +104,6 @@ impl Thread {
     ///
     /// # Panics
     /// For a thread that is not the current one.
-    #[expect(clippy::mut_from_ref, reason = "the context belongs to the running thread, on whose stack it is")]
     pub fn frame(&self) -> &mut TrapFrame {
         &mut self.context().frame
     }
@@ -113,12 +112,11 @@ impl Thread {
     ///
     /// # Panics
     /// For a thread that is not the current one.
-    #[expect(clippy::mut_from_ref, reason = "as for `frame`")]
     pub fn fpu(&self) -> &mut FpuState {
         &mut self.context().fpu
     }
 
-    #[expect(clippy::mut_from_ref, reason = "as for `frame`")]
+    #[expect(clippy::mut_from_ref, reason = "the context belongs to the running thread, on whose stack it is")]
     fn context(&self) -> &mut UserContext {
         assert!(self.is_current(), "only the running thread's registers can be reached");
         // SAFETY: the current thread's context is complete, since this runs below it. Callers keep to one use at a time, as

@@ -79,17 +79,6 @@ impl WaitQueue {
         }
     }
 
-    /// Lets the one who has waited longest look again.
-    pub fn wake_one(&self) {
-        let mut waiters = self.waiters.lock();
-        while let Some(task) = waiters.pop_front() {
-            // One that a signal or its deadline has woken meanwhile does not count.
-            if wake(&task) {
-                return;
-            }
-        }
-    }
-
     fn wait<T>(
         &self,
         deadline: Option<u64>,
