@@ -223,11 +223,6 @@ pub fn find(pid: Pid) -> Option<Arc<Task>> {
     lock().entries.get(&pid)?.task.clone()
 }
 
-/// The process of that number, zombie or not.
-pub fn process(pid: Pid) -> Option<Arc<Process>> {
-    Some(lock().node(pid)?.process.clone())
-}
-
 /// The process that has a thread of that number (`kill` takes either).
 pub fn process_of_thread(pid: Pid) -> Option<Arc<Process>> {
     Some(lock().entries.get(&pid)?.task.as_ref()?.process.clone())

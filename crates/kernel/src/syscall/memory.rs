@@ -12,7 +12,7 @@ use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::fs::file::OpenFlags;
 use crate::fs::{File, Mappable};
-use crate::mm::memory;
+use crate::mm::{memory, objects};
 use crate::process::signal;
 use crate::sched;
 
@@ -83,7 +83,7 @@ fn mmap(ctx: &mut SyscallContext<'_>) -> SysResult {
     }
     let placement = placement(address, len, flags)?;
     let (backing, mut vma) = match &file {
-        Some(file) => file_backing(file, prot, flags)?,
+        Some(file) => file_backing(file, len, prot, flags)?,
         None => anonymous_backing(len, flags)?,
     };
     vma |= access(prot);
@@ -91,7 +91,10 @@ fn mmap(ctx: &mut SyscallContext<'_>) -> SysResult {
     if flags & raw::MAP_GROWSDOWN != 0 {
         vma |= VmaFlags::GROWS_DOWN;
     }
-    let page_offset = if matches!(backing, Backing::Object(_)) && file.is_some() { offset / PAGE } else { 0 };
+    let page_offset = match &backing {
+        Backing::Object(object) if !object.is_anonymous() => offset / PAGE,
+        _ => 0,
+    };
     let request = MapRequest { placement, len, flags: vma, backing, page_offset };
     let start = in_space(|space| space.map(request))??;
     if flags & (raw::MAP_POPULATE | raw::MAP_NONBLOCK) == raw::MAP_POPULATE || flags & raw::MAP_LOCKED != 0 {
@@ -138,7 +141,7 @@ fn anonymous_backing(len: u64, flags: u32) -> Result<(Backing, VmaFlags), Errno>
             if flags & raw::MAP_GROWSDOWN != 0 {
                 return Err(Errno::EINVAL);
             }
-            Ok((Backing::Object(Object::anonymous(memory(), len)?), MAY_ALL | VmaFlags::SHARED))
+            Ok((shared_memory(len)?, MAY_ALL | VmaFlags::SHARED))
         }
         raw::MAP_DROPPABLE if flags & (raw::MAP_LOCKED | raw::MAP_GROWSDOWN) == 0 => {
             // Memory that may be dropped under pressure: never dropping it is allowed.
@@ -148,7 +151,14 @@ fn anonymous_backing(len: u64, flags: u32) -> Result<(Backing, VmaFlags), Errno>
     }
 }
 
-fn file_backing(file: &Arc<File>, prot: u32, flags: u32) -> Result<(Backing, VmaFlags), Errno> {
+/// Memory that children will share.
+fn shared_memory(len: u64) -> Result<Backing, Errno> {
+    let object = Object::anonymous(memory(), len)?;
+    objects::made(&object);
+    Ok(Backing::Object(object))
+}
+
+fn file_backing(file: &Arc<File>, len: u64, prot: u32, flags: u32) -> Result<(Backing, VmaFlags), Errno> {
     if file.flags().contains(OpenFlags::PATH) {
         return Err(Errno::EBADF);
     }
@@ -178,7 +188,7 @@ fn file_backing(file: &Arc<File>, prot: u32, flags: u32) -> Result<(Backing, Vma
     }
     Ok(match mappable {
         Mappable::Object(object) => (Backing::Object(object), may),
-        Mappable::Zero if shared => (Backing::Object(Object::anonymous(memory(), u64::MAX >> 16)?), may),
+        Mappable::Zero if shared => (shared_memory(len)?, may),
         Mappable::Zero => (Backing::Anonymous, may),
     })
 }

@@ -12,6 +12,7 @@ mod prctl;
 mod process;
 mod resource;
 mod scheduling;
+mod shm;
 mod signal;
 pub mod system;
 pub mod time;
@@ -51,7 +52,7 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 12] = [
+    let subjects: [&[(Sysno, Handler)]; 13] = [
         advice::CALLS,
         file::FILE_CALLS,
         futex::CALLS,
@@ -61,6 +62,7 @@ const fn table() -> [Handler; NUMBERS] {
         process::CALLS,
         resource::CALLS,
         scheduling::CALLS,
+        shm::CALLS,
         signal::CALLS,
         system::CALLS,
         time::CALLS,

@@ -26,6 +26,16 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     // What is known and not here: programs ask and go on without.
     (Sysno::rseq, |_| Err(Errno::ENOSYS)),
     (Sysno::socket, |_| Err(Errno::EAFNOSUPPORT)),
+    (Sysno::bind, on_socket),
+    (Sysno::connect, on_socket),
+    (Sysno::listen, on_socket),
+    (Sysno::accept, on_socket),
+    (Sysno::accept4, on_socket),
+    // Protection keys: none, as on a processor without them.
+    (Sysno::pkey_alloc, |ctx| {
+        Err(if ctx.args[0] == 0 && ctx.args[1] & !3 == 0 { Errno::ENOSPC } else { Errno::EINVAL })
+    }),
+    (Sysno::pkey_free, |_| Err(Errno::EINVAL)),
     (Sysno::ptrace, |_| Err(Errno::EPERM)),
     (Sysno::userfaultfd, |_| Err(Errno::EPERM)),
     (Sysno::iopl, |_| Err(Errno::EPERM)),
@@ -198,4 +208,11 @@ fn getrandom(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
     }
     if done == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(done as usize) }
+}
+
+/// Calls on a socket by its address: sockets here are pairs, which have none.
+fn on_socket(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let file = ctx.task.files.lock().get(ctx.args[0] as i32)?;
+    let is_socket = file.body.socket().is_some();
+    Err(if is_socket { Errno::EOPNOTSUPP } else { Errno::ENOTSOCK })
 }

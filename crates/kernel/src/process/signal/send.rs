@@ -16,11 +16,11 @@ enum Effect {
     Discard,
 }
 
-/// Sends `signal` to process `pid` as the kernel itself (a terminal's Ctrl-C, a broken pipe). A pid that does not exist, or a
+/// Sends `signal` to the process of thread `pid` as the kernel itself (a terminal's Ctrl-C, a broken pipe). A pid that does not exist, or a
 /// number that is no signal, is ignored.
 pub fn send_signal(pid: Pid, signal: u8) {
     let Some(signal) = Signal::new(u64::from(signal)) else { return };
-    if let Some(process) = tree::process(pid) {
+    if let Some(process) = tree::process_of_thread(pid) {
         // Only real-time signals of programs can find the queue full.
         let _ = to_process(&process, SigInfo::kernel(signal));
     }

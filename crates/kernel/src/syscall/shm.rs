@@ -1,0 +1,354 @@
+//! System V shared memory (shmget(2), shmop(2), shmctl(2)): objects of the memory manager with numbers and keys.
+//!
+//! A segment is attached where a VMA shows its object; nothing else keeps count. A segment that was removed lives on in the VMAs that
+//! show it, and its number is found as long as there is one.
+
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+
+use foldspace::space::{MapRequest, Placement};
+use foldspace::vma::{Backing, VmaFlags};
+use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
+use spin::Mutex;
+use syscalls::Sysno;
+
+use super::memory::{PAGE, in_space, round_up};
+use super::{Handler, SysResult, SyscallContext};
+use crate::errno::Errno;
+use crate::mm::{memory, objects, uaccess};
+use crate::process::credentials::Credentials;
+use crate::process::{Pid, tree};
+use crate::time::{NANOS_PER_SECOND, realtime_ns};
+
+/// The calls of this file.
+pub const CALLS: &[(Sysno, Handler)] =
+    &[(Sysno::shmget, shmget), (Sysno::shmat, shmat), (Sysno::shmdt, shmdt), (Sysno::shmctl, shmctl)];
+
+/// `linux/ipc.h` and `linux/shm.h`.
+const IPC_PRIVATE: i32 = 0;
+const IPC_CREAT: u32 = 0o1000;
+const IPC_EXCL: u32 = 0o2000;
+const IPC_RMID: u32 = 0;
+const IPC_SET: u32 = 1;
+const IPC_STAT: u32 = 2;
+const SHM_RDONLY: u32 = 0o10000;
+const SHM_RND: u32 = 0o20000;
+const SHM_REMAP: u32 = 0o40000;
+const SHM_EXEC: u32 = 0o100000;
+const SHM_HUGETLB: u32 = 0o4000;
+const SHM_LOCK: u32 = 11;
+const SHM_UNLOCK: u32 = 12;
+/// In the mode that `IPC_STAT` shows: gone when the last attachment is.
+const SHM_DEST: u32 = 0o1000;
+
+/// Most segments (`SHMMNI`).
+const MAX_SEGMENTS: usize = 4096;
+/// Largest segment: what fits into an address space.
+const MAX_SIZE: u64 = 1 << 46;
+
+/// How a segment is held.
+enum Hold {
+    /// Until it is removed.
+    Table(Arc<Object>),
+    /// It was removed: by whoever shows it.
+    Attachments(Weak<Object>),
+}
+
+impl Hold {
+    fn object(&self) -> Option<Arc<Object>> {
+        match self {
+            Hold::Table(object) => Some(object.clone()),
+            Hold::Attachments(object) => object.upgrade(),
+        }
+    }
+}
+
+/// A segment.
+struct Segment {
+    hold: Hold,
+    key: i32,
+    size: u64,
+    mode: u32,
+    owner: (u32, u32),
+    creator: (u32, u32),
+    creator_pid: Pid,
+    last_pid: Pid,
+    /// Seconds since 1970: of the last attachment, detachment, change.
+    times: [u64; 3],
+}
+
+struct Segments {
+    by_id: BTreeMap<i32, Segment>,
+    next_id: i32,
+}
+
+static SEGMENTS: Mutex<Segments> = Mutex::new(Segments { by_id: BTreeMap::new(), next_id: 0 });
+
+fn now() -> u64 {
+    realtime_ns() / NANOS_PER_SECOND
+}
+
+impl Segment {
+    /// Whether somebody may do what `wanted` says (bits 4: read, 2: write).
+    fn permits(&self, who: &Credentials, wanted: u32) -> Result<(), Errno> {
+        let class = if who.euid == self.owner.0 || who.euid == self.creator.0 {
+            self.mode >> 6
+        } else if who.egid == self.owner.1 || who.groups.contains(&self.owner.1) {
+            self.mode >> 3
+        } else {
+            self.mode
+        };
+        if who.is_privileged() || class & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// Whether somebody may remove or change it.
+    fn owned_by(&self, who: &Credentials) -> Result<(), Errno> {
+        if who.is_privileged() || who.euid == self.owner.0 || who.euid == self.creator.0 {
+            Ok(())
+        } else {
+            Err(Errno::EPERM)
+        }
+    }
+}
+
+impl Segments {
+    /// The segment of that number; `EINVAL` if there is none, or none any more.
+    fn get(&mut self, id: i32) -> Result<(&mut Segment, Arc<Object>), Errno> {
+        // What was unmapped a moment ago may wait to be freed: attachments decide, not references.
+        let alive = self.by_id.get(&id).and_then(|segment| match &segment.hold {
+            Hold::Table(object) => Some(object.clone()),
+            Hold::Attachments(object) => object.upgrade().filter(|object| attachments(object) > 0),
+        });
+        let Some(object) = alive else {
+            self.by_id.remove(&id);
+            return Err(Errno::EINVAL);
+        };
+        Ok((self.by_id.get_mut(&id).ok_or(Errno::EINVAL)?, object))
+    }
+}
+
+fn shmget(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [key, size, flags, ..] = ctx.args;
+    let (key, flags) = (key as i32, flags as u32);
+    let who = ctx.task.credentials();
+    let mut segments = SEGMENTS.lock();
+    if key != IPC_PRIVATE
+        && let Some((&id, segment)) = segments.by_id.iter().find(|(_, segment)| segment.key == key)
+    {
+        if flags & IPC_CREAT != 0 && flags & IPC_EXCL != 0 {
+            return Err(Errno::EEXIST);
+        }
+        if size > segment.size {
+            return Err(Errno::EINVAL);
+        }
+        let wanted = (flags >> 6 | flags >> 3 | flags) & 0o6;
+        segment.permits(&who, wanted)?;
+        return Ok(id as usize);
+    }
+    if key != IPC_PRIVATE && flags & IPC_CREAT == 0 {
+        return Err(Errno::ENOENT);
+    }
+    if size == 0 || size > MAX_SIZE {
+        return Err(Errno::EINVAL);
+    }
+    if flags & SHM_HUGETLB != 0 {
+        return Err(Errno::ENOMEM);
+    }
+    segments.by_id.retain(|_, segment| segment.hold.object().is_some());
+    if segments.by_id.len() >= MAX_SEGMENTS {
+        return Err(Errno::ENOSPC);
+    }
+    let len = round_up(size).ok_or(Errno::EINVAL)?;
+    let object = Object::anonymous(memory(), len)?;
+    objects::made(&object);
+    let id = segments.next_id;
+    segments.next_id = segments.next_id.checked_add(1).ok_or(Errno::ENOSPC)?;
+    let owner = (who.euid, who.egid);
+    segments.by_id.insert(
+        id,
+        Segment {
+            hold: Hold::Table(object),
+            key,
+            size,
+            mode: flags & 0o777,
+            owner,
+            creator: owner,
+            creator_pid: ctx.task.tgid,
+            last_pid: 0,
+            times: [0, 0, now()],
+        },
+    );
+    Ok(id as usize)
+}
+
+fn shmat(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [id, address, flags, ..] = ctx.args;
+    let (id, flags) = (id as i32, flags as u32);
+    if id < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let address = match address % PAGE {
+        0 => address,
+        _ if flags & SHM_RND != 0 => address & !(PAGE - 1),
+        _ => return Err(Errno::EINVAL),
+    };
+    if address == 0 && flags & SHM_REMAP != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let who = ctx.task.credentials();
+    let object = {
+        let mut segments = SEGMENTS.lock();
+        let (segment, object) = segments.get(id)?;
+        segment.permits(&who, if flags & SHM_RDONLY != 0 { 4 } else { 6 })?;
+        object
+    };
+    let mut access = VmaFlags::READ | VmaFlags::SHARED | VmaFlags::MAY_READ | VmaFlags::MAY_EXEC;
+    if flags & SHM_RDONLY == 0 {
+        access |= VmaFlags::WRITE | VmaFlags::MAY_WRITE;
+    }
+    access.set(VmaFlags::EXEC, flags & SHM_EXEC != 0);
+    let request = MapRequest {
+        placement: match address {
+            0 => Placement::Anywhere,
+            _ if flags & SHM_REMAP != 0 => Placement::Fixed(VirtAddr(address)),
+            _ => Placement::FixedNoReplace(VirtAddr(address)),
+        },
+        len: object.len(),
+        flags: access,
+        backing: Backing::Object(object),
+        page_offset: 0,
+    };
+    let start = in_space(|space| space.map(request))?.map_err(|error| match Errno::from(error) {
+        Errno::EEXIST => Errno::EINVAL,
+        error => error,
+    })?;
+    if let Ok((segment, _)) = SEGMENTS.lock().get(id) {
+        segment.times[0] = now();
+        segment.last_pid = ctx.task.tgid;
+    }
+    Ok(start.get() as usize)
+}
+
+/// Unmaps every part of the segment that begins at the address.
+fn shmdt(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let address = ctx.args[0];
+    let start = VirtAddr(address);
+    if !start.is_page_aligned() {
+        return Err(Errno::EINVAL);
+    }
+    let (id, object, parts) = in_space(|space| attachment(space, start))?.ok_or(Errno::EINVAL)?;
+    drop(object);
+    for part in parts {
+        in_space(|space| space.unmap(part))??;
+    }
+    if let Ok((segment, _)) = SEGMENTS.lock().get(id) {
+        segment.times[1] = now();
+        segment.last_pid = ctx.task.tgid;
+    }
+    Ok(0)
+}
+
+/// The segment that is attached at `start`, and the ranges that show it where that attachment put it.
+fn attachment(space: &AddressSpace, start: VirtAddr) -> Option<(i32, Arc<Object>, Vec<PageRange>)> {
+    let version = space.vmas();
+    let view = version.view();
+    let first = view.find_at_or_after(start)?;
+    let Backing::Object(object) = &first.backing else { return None };
+    let id = {
+        let segments = SEGMENTS.lock();
+        let is_it = |segment: &Segment| segment.hold.object().is_some_and(|held| Arc::ptr_eq(&held, object));
+        segments.by_id.iter().find(|(_, segment)| is_it(segment)).map(|(&id, _)| id)?
+    };
+    let whole = PageRange::from_len(start, object.len())?;
+    let in_place = |vma: &foldspace::vma::Vma| {
+        matches!(&vma.backing, Backing::Object(other) if Arc::ptr_eq(other, object))
+            && vma.start().get().checked_sub(vma.page_offset * PAGE) == Some(start.get())
+    };
+    let parts: Vec<PageRange> = view.range(whole).filter(|vma| in_place(vma)).map(|vma| vma.range).collect();
+    if parts.is_empty() { None } else { Some((id, object.clone(), parts)) }
+}
+
+/// How many attachments show an object. O(VMAs of all processes): asked for rarely.
+fn attachments(object: &Arc<Object>) -> u64 {
+    let mut spaces: Vec<Arc<AddressSpace>> = Vec::new();
+    for process in tree::processes() {
+        let Some(task) = process.leader() else { continue };
+        let space = task.space();
+        if !spaces.iter().any(|known| Arc::ptr_eq(known, &space)) {
+            spaces.push(space);
+        }
+    }
+    let shows = |vma: &foldspace::vma::Vma| {
+        vma.page_offset == 0 && matches!(&vma.backing, Backing::Object(other) if Arc::ptr_eq(other, object))
+    };
+    spaces.iter().map(|space| space.vmas().view().iter().filter(|vma| shows(vma)).count() as u64).sum()
+}
+
+fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [id, command, buffer, ..] = ctx.args;
+    let (id, command) = (id as i32, command as u32);
+    if id < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let who = ctx.task.credentials();
+    match command {
+        IPC_RMID => {
+            let mut segments = SEGMENTS.lock();
+            let (segment, object) = segments.get(id)?;
+            segment.owned_by(&who)?;
+            segment.key = IPC_PRIVATE;
+            segment.hold = Hold::Attachments(Arc::downgrade(&object));
+            drop(segments);
+            // If nobody shows it, this is its end.
+            drop(object);
+            Ok(0)
+        }
+        IPC_SET => {
+            // Of `struct shmid64_ds` only owner, group and mode count.
+            let [_key, uid, gid, _cuid, _cgid, mode]: [u32; 6] = uaccess::read(buffer)?;
+            let mut segments = SEGMENTS.lock();
+            let (segment, _object) = segments.get(id)?;
+            segment.owned_by(&who)?;
+            segment.owner = (uid, gid);
+            segment.mode = mode & 0o777;
+            segment.times[2] = now();
+            Ok(0)
+        }
+        IPC_STAT => {
+            let (record, object) = {
+                let mut segments = SEGMENTS.lock();
+                let (segment, object) = segments.get(id)?;
+                segment.permits(&who, 4)?;
+                (describe(segment), object)
+            };
+            let mut record = record;
+            record[11] = attachments(&object);
+            uaccess::write(buffer, &record)?;
+            Ok(0)
+        }
+        // Nothing is ever swapped out.
+        SHM_LOCK | SHM_UNLOCK => {
+            let mut segments = SEGMENTS.lock();
+            segments.get(id)?.0.owned_by(&who)?;
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// `struct shmid64_ds` of x86-64 as words: key and uid, gid and creator's uid, creator's gid and mode, sequence, two unused; size; times of
+/// attachment, detachment, change; pids of creator and last user; number of attachments (filled in by the caller); two unused.
+fn describe(segment: &Segment) -> [u64; 14] {
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let removed = matches!(segment.hold, Hold::Attachments(_));
+    let mode = segment.mode | if removed { SHM_DEST } else { 0 };
+    let mut record = [0; 14];
+    record[0] = pair(segment.key as u32, segment.owner.0);
+    record[1] = pair(segment.owner.1, segment.creator.0);
+    record[2] = pair(segment.creator.1, mode);
+    record[6] = segment.size;
+    record[7..10].copy_from_slice(&segment.times);
+    record[10] = pair(segment.creator_pid, segment.last_pid);
+    record
+}
