@@ -118,6 +118,24 @@ on_both! {
     }
 }
 
+/// A wild access, and system calls that do not exist: SIGSEGV and ENOSYS inside, a line each for the user.
+#[test]
+fn what_a_program_does_wrong_is_said_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("wild.c");
+    let text = "#include <unistd.h>\n#include <sys/syscall.h>\n\
+        int main(void) { for (int i = 0; i < 3; i++) syscall(9999); *(volatile int *)0x1234 = 1; return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let program = dir.path().join("wild");
+    let (source, program) = (source.to_str().unwrap(), program.to_str().unwrap());
+    snapbox::cmd::Command::new("gcc").args(["-static", "-o", program, source]).assert().success();
+    let said = stderr(&run(System::Foldspace, &[], &[program]).assert().code(139).stdout_eq(""));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(lines[0].starts_with("foldspace: wild[") && lines[0].contains("wild write at 0x1234"), "{said}");
+    assert_eq!(lines[1], "foldspace: wild made system call 9999 (no name), which Foldspace does not have");
+}
+
 fn which(program: &str) -> std::path::PathBuf {
     let dirs = std::env::var_os("PATH").unwrap();
     let found = std::env::split_paths(&dirs).map(|dir| dir.join(program)).find(|path| path.is_file());

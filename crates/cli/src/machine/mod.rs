@@ -5,6 +5,7 @@
 //!   one thread for each serial port, one for QEMU's own messages, one for the keyboard when interactive
 //! ```
 
+mod backtrace;
 mod lifeline;
 mod ports;
 mod qemu;
@@ -128,7 +129,10 @@ pub fn run(machine: &Machine, output: Sink, error: Sink) -> Result<Ended> {
         }
     };
     let wall = started.elapsed();
-    let (report, log) = ports.finish();
+    let (report, mut log) = ports.finish();
+    if matches!(cause, Cause::Off(qemu) if qemu.code() == Some(status::PANIC)) {
+        log = backtrace::with_names(&log, &machine.kernel);
+    }
     let complaints = complaints.and_then(|thread| thread.join().ok()).unwrap_or_default();
     // Output that broke off at the very end is only noticed after QEMU has gone.
     let broke_off = happened.try_iter().any(|event| matches!(event, Event::Stop(Cause::OutputClosed)));

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::Result;
 use foldspace_wire::Report;
 
-use super::{Cause, Event, Machine, qemu, terminal};
+use super::{Cause, Event, Machine, System, qemu, terminal};
 
 /// Where bytes go: the command's own output, or memory when the command reads what a measuring program prints.
 pub type Sink = Box<dyn Write + Send>;
@@ -54,7 +54,11 @@ impl Ports {
         if machine.interactive {
             terminal::feed_keys(self.output.try_clone()?, events.clone());
         }
-        let show_log = machine.show_log;
+        let shown = match (machine.show_log, machine.system) {
+            (true, _) => Shown::All,
+            (false, System::Foldspace) => Shown::Warnings,
+            (false, System::Linux) => Shown::Nothing,
+        };
         let (out, err) = (self.output, self.error);
         let (closed, alive) = (events.clone(), events.clone());
         Ok(Connected {
@@ -63,7 +67,7 @@ impl Ports {
                 thread::spawn(move || copy(err, error, &closed)),
             ],
             control: thread::spawn(move || collect_reports(self.control)),
-            log: thread::spawn(move || collect_log(self.log, show_log, &alive)),
+            log: thread::spawn(move || collect_log(self.log, shown, &alive)),
         })
     }
 }
@@ -106,7 +110,23 @@ fn collect_reports(from: UnixStream) -> Report {
     report
 }
 
-fn collect_log(from: UnixStream, show: bool, events: &Sender<Event>) -> String {
+/// What of the kernel's log the user sees while it is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    All,
+    /// What concerns the program, such as an access to memory that is not its own.
+    Warnings,
+    Nothing,
+}
+
+/// The message of a warning or an error in the log of Foldspace's kernel: `[seconds] LEVEL message`.
+fn warning(line: &str) -> Option<&str> {
+    let (_, rest) = line.strip_prefix('[')?.split_once("] ")?;
+    let message = rest.strip_prefix("WARN ").or_else(|| rest.strip_prefix("ERROR "))?;
+    Some(message.trim())
+}
+
+fn collect_log(from: UnixStream, shown: Shown, events: &Sender<Event>) -> String {
     let mut kept: VecDeque<u8> = VecDeque::new();
     for mut line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
         if kept.is_empty() {
@@ -114,8 +134,17 @@ fn collect_log(from: UnixStream, show: bool, events: &Sender<Event>) -> String {
         }
         line.retain(|byte| *byte != b'\r');
         line.push(b'\n');
-        if show {
-            let _ = io::stderr().write_all(&line);
+        match shown {
+            Shown::All => {
+                let _ = io::stderr().write_all(&line);
+            }
+            Shown::Warnings => {
+                let text = String::from_utf8_lossy(&line);
+                if let Some(warning) = warning(&text) {
+                    eprintln!("foldspace: {warning}");
+                }
+            }
+            Shown::Nothing => {}
         }
         kept.extend(&line);
         let surplus = kept.len().saturating_sub(LOG_KEPT);
@@ -138,4 +167,20 @@ pub fn collect_complaints(from: ChildStderr, events: Sender<Event>) -> JoinHandl
         }
         all
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::warning;
+
+    #[test]
+    fn only_warnings_and_errors_concern_the_user() {
+        assert_eq!(
+            warning("[    0.237654] WARN  segv[4]: wild write at 0x1234\n"),
+            Some("segv[4]: wild write at 0x1234")
+        );
+        assert_eq!(warning("[   10.000001] ERROR out of memory\n"), Some("out of memory"));
+        assert_eq!(warning("[    0.036330] DEBUG initrd: WARN 290 entries\n"), None);
+        assert_eq!(warning("WARN no time"), None);
+    }
 }
