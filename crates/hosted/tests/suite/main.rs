@@ -1,5 +1,6 @@
 //! The manager, hosted, against a model and against itself.
 
+mod chaos;
 mod checker;
 mod cost;
 mod life;

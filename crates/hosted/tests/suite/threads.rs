@@ -23,10 +23,14 @@ fn request(placement: Placement, pages: u64) -> MapRequest {
 }
 
 /// A generator for schedules: xorshift.
-struct Dice(u64);
+pub struct Dice(u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -52,7 +56,7 @@ fn patiently<T>(mut act: impl FnMut() -> Result<T, AccessError>) -> Result<T, Ac
 }
 
 /// Frees what waits for a grace period. A thread that was joined may still be leaving its epoch.
-fn settle(host: &Host) {
+pub fn settle(host: &Host) {
     for _ in 0..5_000 {
         host.memory().reclaim();
         if host.memory().stats().deferred == 0 {
