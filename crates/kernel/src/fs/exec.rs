@@ -8,6 +8,7 @@ use foldspace::Object;
 use super::dentry::Dentry;
 use super::file::File;
 use super::path::{FsContext, LastLink, Lookup};
+use super::permission::{self, Wanted};
 use crate::errno::Errno;
 
 /// A program file that may be executed.
@@ -20,16 +21,6 @@ pub struct ExecFile {
 }
 
 impl ExecFile {
-    /// Bytes in it.
-    pub fn len(&self) -> u64 {
-        self.object.len()
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Reads up to the end; returns the bytes read.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
         Ok(self.object.read_at(offset, out)?)
@@ -68,9 +59,7 @@ pub fn open_exec_file(file: &File) -> Result<ExecFile, Errno> {
 
 fn from_dentry(dentry: Arc<Dentry>) -> Result<ExecFile, Errno> {
     let regular = dentry.inode.regular().ok_or(Errno::EACCES)?;
-    if dentry.inode.attributes.lock().permissions & 0o111 == 0 {
-        return Err(Errno::EACCES);
-    }
+    permission::check(&dentry.inode, Wanted::EXECUTE)?;
     let object = regular.object().clone();
     let mut path = Vec::new();
     dentry.path(None, &mut path);

@@ -61,11 +61,6 @@ impl Drop for FdTable {
 }
 
 impl FdTable {
-    /// No open files.
-    pub fn new() -> FdTable {
-        FdTable::default()
-    }
-
     /// The owner of record locks taken through this table.
     pub fn lock_owner(&mut self) -> Owner {
         Owner::Table(*self.lock_owner.get_or_insert_with(TableId::next))

@@ -26,6 +26,7 @@ pub mod lock;
 pub mod mount;
 pub mod open;
 pub mod path;
+pub mod permission;
 pub mod pipe;
 pub mod poll;
 pub mod procfs;

@@ -9,6 +9,7 @@ use super::directory::DirectoryBody;
 use super::file::{Body, File, NameOnly, OpenFlags};
 use super::inode::{Attributes, Inode, Kind};
 use super::path::{FsContext, Last, LastLink, Lookup, Parent};
+use super::permission::{self, Wanted};
 use super::regular::{Regular, RegularBody};
 use super::{pipe, procfs, tree};
 use crate::errno::Errno;
@@ -93,7 +94,8 @@ fn open_or_create(
                     // Somebody else was first: open theirs.
                     Err(Errno::EEXIST) if !flags.contains(OpenFlags::EXCLUSIVE) => {}
                     Err(error) => return Err(error),
-                    Ok(dentry) => return open_dentry(&dentry, flags - OpenFlags::TRUNCATE),
+                    // Who makes a file may open it, whatever its mode.
+                    Ok(dentry) => return open_permitted(&dentry, flags - OpenFlags::TRUNCATE),
                 }
             }
             Err(error) => return Err(error),
@@ -129,16 +131,24 @@ fn check_type(dentry: &Dentry, flags: OpenFlags) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Opens what a dentry refers to.
-pub fn open_dentry(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, Errno> {
+/// Opens what a dentry refers to, if the caller may read or write it as the flags say.
+fn open_dentry(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, Errno> {
     check_type(dentry, flags)?;
+    let mut wanted = Wanted::empty();
+    wanted.set(Wanted::READ, flags.readable());
+    wanted.set(Wanted::WRITE, flags.writable() || flags.contains(OpenFlags::TRUNCATE));
+    permission::check(&dentry.inode, wanted)?;
+    open_permitted(dentry, flags)
+}
+
+fn open_permitted(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, Errno> {
     let inode: &Inode = &dentry.inode;
     if inode.is_directory() && (flags.writable() || flags.contains(OpenFlags::TRUNCATE)) {
         return Err(Errno::EISDIR);
     }
     let body: Box<dyn Body> = match &inode.kind {
         Kind::Regular(regular) => {
-            if flags.contains(OpenFlags::TRUNCATE) && regular.object().len() > 0 {
+            if flags.contains(OpenFlags::TRUNCATE) && !regular.object().is_empty() {
                 regular.set_len(0)?;
                 inode.touch_modified();
             }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::dentry::{Dentry, NAME_MAX};
 use super::inode::Kind;
+use super::permission::{Asker, Wanted};
 use super::procfs::Jump;
 use crate::errno::Errno;
 
@@ -85,6 +86,8 @@ impl FsContext {
 pub struct Lookup<'a> {
     context: &'a FsContext,
     links: u32,
+    /// Who must be allowed to go through the directories; `None` for root.
+    asker: Option<Asker>,
 }
 
 /// Where a link leads.
@@ -113,7 +116,7 @@ enum End {
 impl<'a> Lookup<'a> {
     /// A new one.
     pub fn new(context: &'a FsContext) -> Lookup<'a> {
-        Lookup { context, links: 0 }
+        Lookup { context, links: 0, asker: Asker::current() }
     }
 
     /// What `path`, relative to `base`, refers to.
@@ -164,6 +167,9 @@ impl<'a> Lookup<'a> {
             let is_last = text[next..].iter().all(|&byte| byte == b'/');
             if !at.inode.is_directory() {
                 return Err(Errno::ENOTDIR);
+            }
+            if let Some(asker) = &self.asker {
+                asker.check(&at.inode, Wanted::EXECUTE)?;
             }
             if component.len() > NAME_MAX {
                 return Err(Errno::ENAMETOOLONG);

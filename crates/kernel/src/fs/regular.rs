@@ -130,11 +130,6 @@ impl Regular {
         self.object.set_len(len).map_err(no_space)
     }
 
-    /// Reads from the file into kernel memory; returns the bytes read, fewer than asked only at the end.
-    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
-        Ok(self.object.read_at(offset, out)?)
-    }
-
     /// Zeroes `start..end`, as far as it lies below the end of the file.
     pub fn zero(&self, start: u64, end: u64) -> Result<(), Errno> {
         static ZEROS: [u8; CHUNK] = [0; CHUNK];

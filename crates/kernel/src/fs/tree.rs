@@ -8,6 +8,7 @@ use spin::Mutex;
 
 use super::dentry::{Dentry, Place};
 use super::inode::{Inode, Kind};
+use super::permission::{check_make, check_remove};
 use crate::errno::Errno;
 
 /// Held by whoever changes names, so that a check (is it empty, is it there, does it lie below itself) stays true until it is acted on.
@@ -46,6 +47,7 @@ pub fn create(
         return Err(Errno::EEXIST);
     }
     check_can_hold(directory)?;
+    check_make(directory)?;
     let inode = make()?;
     let dentry = Dentry::new(directory, name, inode);
     if let Some(regular) = dentry.inode.regular() {
@@ -68,6 +70,7 @@ pub fn link(target: &Arc<Dentry>, directory: &Arc<Dentry>, name: &[u8]) -> Resul
         return Err(Errno::EEXIST);
     }
     check_can_hold(directory)?;
+    check_make(directory)?;
     if !same_file_system(&target.inode, &directory.inode) {
         return Err(Errno::EXDEV);
     }
@@ -93,6 +96,7 @@ pub fn unlink(directory: &Arc<Dentry>, name: &[u8]) -> Result<(), Errno> {
         if child.inode.is_directory() {
             return Err(Errno::EISDIR);
         }
+        check_remove(directory, &child)?;
         if !matches!(directory.inode.kind, Kind::Directory) {
             return Err(Errno::EPERM);
         }
@@ -115,6 +119,7 @@ pub fn rmdir(directory: &Arc<Dentry>, name: &[u8]) -> Result<(), Errno> {
     if !child.inode.is_directory() {
         return Err(Errno::ENOTDIR);
     }
+    check_remove(directory, &child)?;
     if !matches!(directory.inode.kind, Kind::Directory) {
         return Err(Errno::EPERM);
     }
@@ -223,6 +228,11 @@ fn check_rename(
         return Err(Errno::EPERM);
     }
     check_can_hold(new.directory)?;
+    check_remove(old.directory, source)?;
+    match target {
+        Some(target) => check_remove(new.directory, target)?,
+        None => check_make(new.directory)?,
+    }
     if let Some(target) = target.filter(|target| !exchange && !target.inode.same(&source.inode)) {
         match (source.inode.is_directory(), target.inode.is_directory()) {
             (true, false) => return Err(Errno::ENOTDIR),

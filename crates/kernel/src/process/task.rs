@@ -211,6 +211,8 @@ pub struct Process {
     pub no_new_privileges: AtomicBool,
     /// Whether its memory may be dumped (`PR_SET_DUMPABLE`).
     pub dumpable: AtomicBool,
+    /// `oom_score_adj`, -1000 to 1000. Kept and reported.
+    pub oom_score_adjustment: AtomicI32,
     /// `nice` value, -20 to 19. Kept and reported.
     pub nice: AtomicI32,
     pub(super) accounts: Mutex<Accounts>,
@@ -239,6 +241,7 @@ impl Process {
             no_new_privileges: copy_flag(&parent.no_new_privileges),
             dumpable: copy_flag(&parent.dumpable),
             nice: AtomicI32::new(parent.nice.load(Ordering::Relaxed)),
+            oom_score_adjustment: AtomicI32::new(parent.oom_score_adjustment.load(Ordering::Relaxed)),
             ..Process::new(handlers, parent.exe.lock().clone())
         }
     }
@@ -269,6 +272,7 @@ impl Process {
             no_new_privileges: AtomicBool::new(false),
             dumpable: AtomicBool::new(true),
             nice: AtomicI32::new(0),
+            oom_score_adjustment: AtomicI32::new(0),
             accounts: Mutex::new(Accounts::default()),
         }
     }

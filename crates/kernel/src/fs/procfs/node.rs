@@ -59,11 +59,9 @@ pub enum ProcessFile {
     Limits,
     Mounts,
     Mountinfo,
-    OomScore,
     OomScoreAdj,
     Wchan,
     Cgroup,
-    Io,
 }
 
 /// Links of one thread or process.
@@ -232,9 +230,7 @@ const PROCESS: &[(&str, Part)] = &[
     ("mountinfo", Part::File(ProcessFile::Mountinfo)),
     ("wchan", Part::File(ProcessFile::Wchan)),
     ("cgroup", Part::File(ProcessFile::Cgroup)),
-    ("oom_score", Part::File(ProcessFile::OomScore)),
     ("oom_score_adj", Part::File(ProcessFile::OomScoreAdj)),
-    ("io", Part::File(ProcessFile::Io)),
 ];
 
 impl Part {
@@ -379,7 +375,7 @@ impl Node {
                 Ok(file) => 0o100 | (u32::from(file.readable()) << 8) | (u32::from(file.writable()) << 7),
                 Err(_) => 0o100,
             },
-            Node::ProcessFile { file: ProcessFile::Environ | ProcessFile::Io, .. } => 0o400,
+            Node::ProcessFile { file: ProcessFile::Environ, .. } => 0o400,
             Node::ProcessFile { file: ProcessFile::Comm | ProcessFile::OomScoreAdj, .. } => 0o644,
             Node::System(_) | Node::ProcessFile { .. } | Node::FdInfo { .. } => 0o444,
             _ => 0o555,

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use foldspace::{AddressSpace, VirtAddr};
 use linux_raw_sys::general as raw;
@@ -11,7 +12,6 @@ use super::node::ProcessFile;
 use super::status;
 use super::system::Text;
 use crate::errno::Errno;
-use crate::fs::inode::Kind;
 use crate::fs::tty;
 use crate::fs::{File, mount};
 use crate::process::usage::TICKS_PER_SECOND;
@@ -41,12 +41,12 @@ pub fn text(file: ProcessFile, task: &Arc<Task>, out: &mut Vec<u8>) -> Result<()
         ProcessFile::Limits => limits(task, out),
         ProcessFile::Mounts => mounts(task, out),
         ProcessFile::Mountinfo => mount_info(task, out),
-        ProcessFile::OomScore | ProcessFile::OomScoreAdj => out.extend_from_slice(b"0\n"),
+        ProcessFile::OomScoreAdj => {
+            let adjustment = task.process.oom_score_adjustment.load(Ordering::Relaxed);
+            Text(out).put(format_args!("{adjustment}\n"));
+        }
         ProcessFile::Wchan => out.push(b'0'),
         ProcessFile::Cgroup => out.extend_from_slice(b"0::/\n"),
-        ProcessFile::Io => out.extend_from_slice(
-            b"rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n",
-        ),
         // Opened as a body of its own.
         ProcessFile::Maps => return Err(Errno::EINVAL),
     }
@@ -237,8 +237,5 @@ pub fn fd_info(task: &Task, fd: i32, out: &mut Vec<u8>) -> Result<(), Errno> {
     let position = *file.position.lock();
     let mut text = Text(out);
     text.put(format_args!("pos:\t{position}\nflags:\t0{flags:o}\nmnt_id:\t20\nino:\t{}\n", file.inode().number));
-    if let Kind::Anonymous = file.inode().kind {
-        text.put(format_args!("eventfd-count: {:16x}\n", 0));
-    }
     Ok(())
 }

@@ -144,13 +144,15 @@ fn busy_centiseconds() -> u64 {
 
 fn meminfo(text: &mut Text<'_>) {
     let stats = mm::memory().stats();
+    // The page cache is the storage of files: it cannot be reclaimed, and Linux counts tmpfs under both names.
+    let cached = mount::cached_pages();
     let used = stats.total.saturating_sub(stats.free + stats.data + stats.tables);
     let rows = [
         ("MemTotal", stats.total),
         ("MemFree", stats.free),
         ("MemAvailable", stats.free),
         ("Buffers", 0),
-        ("Cached", 0),
+        ("Cached", cached),
         ("SwapCached", 0),
         ("Active", stats.data),
         ("Inactive", 0),
@@ -160,9 +162,8 @@ fn meminfo(text: &mut Text<'_>) {
         ("SwapFree", 0),
         ("Dirty", 0),
         ("Writeback", 0),
-        ("AnonPages", stats.data),
-        ("Mapped", 0),
-        ("Shmem", 0),
+        ("AnonPages", stats.data.saturating_sub(cached)),
+        ("Shmem", cached),
         ("KReclaimable", 0),
         ("Slab", used),
         ("SReclaimable", 0),
@@ -191,10 +192,7 @@ fn stat(text: &mut Text<'_>) {
     let running = crate::process::all().iter().filter(|task| task.thread.state_letter() == 'R').count();
     text.put(format_args!("cpu  {user} 0 {system} {idle} 0 0 0 0 0 0\ncpu0 {user} 0 {system} {idle} 0 0 0 0 0 0\n"));
     let boot = (realtime_ns() - monotonic_ns()) / NANOS_PER_SECOND;
-    text.put(format_args!(
-        "intr 0\nctxt 0\nbtime {boot}\nprocesses {}\nprocs_running {running}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n",
-        tree::last_pid()
-    ));
+    text.put(format_args!("btime {boot}\nprocesses {}\nprocs_running {running}\nprocs_blocked 0\n", tree::last_pid()));
 }
 
 fn cpuinfo(text: &mut Text<'_>) {

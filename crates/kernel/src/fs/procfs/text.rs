@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use spin::Mutex;
 
@@ -49,10 +50,11 @@ impl TextBody {
                 task.set_comm(value);
                 Ok(())
             }
-            (Node::ProcessFile { file: ProcessFile::OomScoreAdj, .. }, Some(_)) => {
+            (Node::ProcessFile { file: ProcessFile::OomScoreAdj, .. }, Some(task)) => {
                 let score = core::str::from_utf8(value.trim_ascii()).ok().and_then(|text| text.parse::<i32>().ok());
-                // Nobody is killed for want of memory: the score is checked and has no effect.
-                score.filter(|score| (-1000..=1000).contains(score)).map(|_| ()).ok_or(Errno::EINVAL)
+                let score = score.filter(|score| (-1000..=1000).contains(score)).ok_or(Errno::EINVAL)?;
+                task.process.oom_score_adjustment.store(score, Ordering::Relaxed);
+                Ok(())
             }
             _ => Err(Errno::EIO),
         }

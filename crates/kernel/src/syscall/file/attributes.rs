@@ -6,34 +6,9 @@ use super::{Base, check_flags, content_file, last_link, path};
 use crate::errno::Errno;
 use crate::fs::Inode;
 use crate::fs::inode::{Attributes, Timestamp, mode};
+use crate::fs::permission::{Asker, Wanted};
 use crate::process::Task;
 use crate::syscall::SysResult;
-
-/// Who asks: user, group, and supplementary groups.
-struct Asker {
-    uid: u32,
-    gid: u32,
-    groups: alloc::sync::Arc<[u32]>,
-}
-
-impl Asker {
-    /// Whether `wanted` (of R 4, W 2, X 1) is allowed (`generic_permission` of `fs/namei.c`).
-    fn may(&self, inode: &Inode, wanted: u32) -> bool {
-        let attributes = *inode.attributes.lock();
-        if self.uid == 0 {
-            // Root may execute what anyone may, and search every directory.
-            let executable = attributes.permissions & 0o111 != 0 || inode.is_directory();
-            return wanted & raw::X_OK == 0 || executable;
-        }
-        let in_group = attributes.gid == self.gid || self.groups.contains(&attributes.gid);
-        let shift = match () {
-            () if attributes.uid == self.uid => 6,
-            () if in_group => 3,
-            () => 0,
-        };
-        attributes.permissions >> shift & wanted == wanted
-    }
-}
 
 /// faccessat2(2)
 pub fn access(task: &Task, dirfd: i32, path_address: u64, wanted: u32, flags: u32) -> SysResult {
@@ -48,7 +23,8 @@ pub fn access(task: &Task, dirfd: i32, path_address: u64, wanted: u32, flags: u3
     } else {
         Asker { uid: credentials.uid, gid: credentials.gid, groups: credentials.groups }
     };
-    if asker.may(&dentry.inode, wanted) { Ok(0) } else { Err(Errno::EACCES) }
+    asker.check(&dentry.inode, Wanted::from_bits_truncate(wanted))?;
+    Ok(0)
 }
 
 /// `EPERM` unless the caller owns the inode or is root.
@@ -93,7 +69,8 @@ fn set_owner(task: &Task, inode: &Inode, [uid, gid]: [u32; 2]) -> SysResult {
     let may_set_uid = uid == UNCHANGED || (is_owner && uid == attributes.uid);
     let in_group = gid == credentials.fsgid || credentials.groups.contains(&gid);
     let may_set_gid = gid == UNCHANGED || (is_owner && (gid == attributes.gid || in_group));
-    if !credentials.is_privileged() && !(may_set_uid && may_set_gid) {
+    let permitted = credentials.is_privileged() || (may_set_uid && may_set_gid);
+    if !permitted {
         return Err(Errno::EPERM);
     }
     let Attributes { uid: old_uid, gid: old_gid, permissions, .. } = *attributes;

@@ -15,12 +15,15 @@ mod stat;
 mod timestamps;
 mod transfer;
 mod working;
+mod xattr;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as raw;
 use syscalls::Sysno;
+
+use self::xattr::Subject;
 
 use super::Handler;
 use crate::errno::Errno;
@@ -252,6 +255,18 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::utime, |c| timestamps::utime(c.task, c.args[0], c.args[1])),
     (Sysno::utimes, |c| timestamps::futimesat(c.task, raw::AT_FDCWD, c.args[0], c.args[1])),
     (Sysno::futimesat, |c| timestamps::futimesat(c.task, c.args[0] as i32, c.args[1], c.args[2])),
+    (Sysno::getxattr, |c| xattr::get(c.task, Subject::Path(c.args[0], LastLink::Follow), c.args[1])),
+    (Sysno::lgetxattr, |c| xattr::get(c.task, Subject::Path(c.args[0], LastLink::Keep), c.args[1])),
+    (Sysno::fgetxattr, |c| xattr::get(c.task, Subject::Descriptor(c.args[0] as i32), c.args[1])),
+    (Sysno::listxattr, |c| xattr::list(c.task, Subject::Path(c.args[0], LastLink::Follow))),
+    (Sysno::llistxattr, |c| xattr::list(c.task, Subject::Path(c.args[0], LastLink::Keep))),
+    (Sysno::flistxattr, |c| xattr::list(c.task, Subject::Descriptor(c.args[0] as i32))),
+    (Sysno::setxattr, |c| xattr::set(c.task, Subject::Path(c.args[0], LastLink::Follow), c.args[1])),
+    (Sysno::lsetxattr, |c| xattr::set(c.task, Subject::Path(c.args[0], LastLink::Keep), c.args[1])),
+    (Sysno::fsetxattr, |c| xattr::set(c.task, Subject::Descriptor(c.args[0] as i32), c.args[1])),
+    (Sysno::removexattr, |c| xattr::remove(c.task, Subject::Path(c.args[0], LastLink::Follow), c.args[1])),
+    (Sysno::lremovexattr, |c| xattr::remove(c.task, Subject::Path(c.args[0], LastLink::Keep), c.args[1])),
+    (Sysno::fremovexattr, |c| xattr::remove(c.task, Subject::Descriptor(c.args[0] as i32), c.args[1])),
     // Names.
     (Sysno::mkdir, |c| names::mkdirat(c.task, raw::AT_FDCWD, c.args[0], c.args[1] as u32)),
     (Sysno::mkdirat, |c| names::mkdirat(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32)),

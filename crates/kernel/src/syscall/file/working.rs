@@ -8,6 +8,7 @@ use linux_raw_sys::general as raw;
 use super::{Base, check_flags, file, path, require_root};
 use crate::errno::Errno;
 use crate::fs::path::LastLink;
+use crate::fs::permission::{self, Wanted};
 use crate::fs::{Dentry, mount};
 use crate::mm::uaccess;
 use crate::process::Task;
@@ -34,7 +35,11 @@ pub fn getcwd(task: &Task, address: u64, len: usize) -> SysResult {
 
 fn directory(task: &Task, path_address: u64) -> Result<Arc<Dentry>, Errno> {
     let dentry = Base::current(task).resolve(&path(path_address)?, LastLink::Follow)?;
-    if dentry.inode.is_directory() { Ok(dentry) } else { Err(Errno::ENOTDIR) }
+    if !dentry.inode.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
+    permission::check(&dentry.inode, Wanted::EXECUTE)?;
+    Ok(dentry)
 }
 
 fn set_cwd(task: &Task, directory: Arc<Dentry>) {
@@ -55,6 +60,7 @@ pub fn fchdir(task: &Task, fd: i32) -> SysResult {
     if !dentry.inode.is_directory() {
         return Err(Errno::ENOTDIR);
     }
+    permission::check(&dentry.inode, Wanted::EXECUTE)?;
     set_cwd(task, dentry);
     Ok(0)
 }
