@@ -3,6 +3,7 @@
 mod chaos;
 mod checker;
 mod cost;
+mod isolation;
 mod life;
 mod model;
 mod ops;
