@@ -62,7 +62,7 @@ fn another_sees(
     mode: ForkMode,
     prepare: fn(&mut Processor, &mut Processor, &mut Processor),
     fault: fn(&mut Processor),
-) -> u8 {
+) -> Option<u8> {
     let callback: Arc<Mutex<Option<Callback>>> = Arc::default();
     let kept = callback.clone();
     let host = Host::with_platform(8 << 20, |inner| Box::new(Stopping { inner, callback: kept })).unwrap();
