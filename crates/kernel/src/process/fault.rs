@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt::Write;
 
 use foldspace::VirtAddr;
@@ -170,7 +171,11 @@ impl core::fmt::Display for Row<'_> {
         match &vma.backing {
             Backing::Anonymous if vma.flags.contains(VmaFlags::GROWS_DOWN) => f.write_str(" (stack)"),
             Backing::Anonymous => f.write_str(" (anonymous)"),
-            Backing::Object(_) => write!(f, " (object, page {})", vma.page_offset),
+            Backing::Object(object) => {
+                let mut path = Vec::new();
+                object.path(&mut path);
+                write!(f, " ({}, page {})", Lossy(&path), vma.page_offset)
+            }
         }
     }
 }
