@@ -3,6 +3,7 @@
 mod chaos;
 mod checker;
 mod cost;
+mod interleave;
 mod isolation;
 mod life;
 mod model;
