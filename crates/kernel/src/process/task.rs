@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use spin::{Mutex, Once};
 
 use super::credentials::Credentials;
+use super::exec::Program;
 use super::exit::{ExitStatus, VforkDone};
 use super::limits::Limits;
 use super::signal::action::Handlers;
@@ -193,6 +194,8 @@ pub struct Process {
     pub pending: Mutex<Pending>,
     /// Its stops and its end.
     pub group: Mutex<GroupState>,
+    /// The program that its first thread is to become once it is alone: another thread has called exec.
+    pub(super) handed_over: Mutex<Option<Program>>,
     /// Its threads that are stopped, or wait for something that only their death cuts short.
     pub resume: WaitQueue,
     /// Resource limits.
@@ -262,6 +265,7 @@ impl Process {
             threads: Mutex::new(SmallVec::new()),
             pending: Mutex::new(Pending::new()),
             group: Mutex::new(GroupState::default()),
+            handed_over: Mutex::new(None),
             resume: WaitQueue::new(),
             limits: Mutex::new(Limits::new()),
             children_changed: WaitQueue::new(),
@@ -332,6 +336,31 @@ impl Process {
         });
         self.group.lock().end_exec();
         self.group.lock().exit_status().is_none()
+    }
+
+    /// Makes all threads but the first end, and that one become `program`. False if the group is ending already.
+    pub(super) fn hand_over(&self, program: Program) -> bool {
+        if !self.group.lock().begin_exec(self.pid) {
+            return false;
+        }
+        *self.handed_over.lock() = Some(program);
+        self.notify_all();
+        true
+    }
+
+    /// The program that the first thread, which calls this, is to become, if there is one: when all others have ended. `None` too if the whole
+    /// group is to end.
+    pub(super) fn take_over(&self) -> Option<Program> {
+        if self.handed_over.lock().is_none() {
+            return None;
+        }
+        self.resume.wait_uninterruptible(|| {
+            (self.threads.lock().len() == 1 || self.group.lock().exit_status().is_some()).then_some(())
+        });
+        let program = self.handed_over.lock().take();
+        let mut group = self.group.lock();
+        group.end_exec();
+        program.filter(|_| group.exit_status().is_none())
     }
 
     /// What its parent's death sends it.

@@ -18,6 +18,7 @@ use linux_raw_sys::general as raw;
 
 use super::credentials::Credentials;
 use super::exit::release_memory;
+use super::signal::SigSet;
 use super::signal::state::AlternateStack;
 use super::{Task, tree};
 use crate::arch::{FpuState, SegmentBases, TrapFrame};
@@ -39,12 +40,15 @@ const SET_USER_ID: u32 = raw::S_ISUID;
 const SET_GROUP_ID: u32 = raw::S_ISGID;
 
 /// A program ready to run.
-struct Program {
+pub struct Program {
     space: Arc<AddressSpace>,
     entry: VirtAddr,
     stack_pointer: VirtAddr,
     path: Vec<u8>,
+    filename: Vec<u8>,
     credentials: Credentials,
+    /// Signals that it starts with blocked: those of the thread that called exec.
+    blocked: SigSet,
 }
 
 /// Replaces the caller's program by `file`, which was found as `filename`. On success the frame is that of the new program.
@@ -59,10 +63,16 @@ pub fn execute(
     arguments: Arguments,
 ) -> Result<(), Errno> {
     let program = prepare(task, file, filename, arguments)?;
-    if !task.process.become_single_threaded(task) {
+    let process = &task.process;
+    let leader_lives = process.leader().is_some_and(|first| first.is_leader());
+    if !task.is_leader() && leader_lives {
+        // The new program goes by the process's number, so it is the first thread that runs it; this one ends with the others.
+        return if process.hand_over(program) { Ok(()) } else { Err(Errno::EAGAIN) };
+    }
+    if !process.become_single_threaded(task) {
         return Err(Errno::EAGAIN);
     }
-    commit(task, frame, program, filename);
+    commit(task, frame, program);
     Ok(())
 }
 
@@ -118,7 +128,9 @@ fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Argumen
         executable: headers.executable_stack(),
     };
     let stack_pointer = stack::build(&space, &arguments, &facts, stack_limit)?;
-    Ok(Program { space: Arc::new(space), entry, stack_pointer, path: file.path, credentials })
+    let blocked = task.signals.lock().blocked;
+    let (space, filename) = (Arc::new(space), filename.to_vec());
+    Ok(Program { space, entry, stack_pointer, path: file.path, filename, credentials, blocked })
 }
 
 /// Follows `#!` lines to a program that is none.
@@ -172,8 +184,8 @@ fn credentials_after(task: &Task, file: &ExecFile) -> (Credentials, bool) {
     (credentials, secure)
 }
 
-/// The point of no return and what follows.
-fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program, filename: &[u8]) {
+/// The point of no return and what follows: the current thread, alone in its process, becomes the program.
+pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) {
     release_memory(task);
     task.set_space(program.space);
 
@@ -186,6 +198,7 @@ fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program, filename: &
     process.handlers.lock().reset_caught();
     {
         let mut signals = task.signals.lock();
+        signals.blocked = program.blocked;
         signals.alternate = AlternateStack::DISABLED;
         signals.saved = None;
         signals.restart = None;
@@ -194,7 +207,7 @@ fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program, filename: &
     task.set_credentials(program.credentials);
     *process.exe.lock() = Arc::from(program.path);
     process.dumpable.store(true, Ordering::Relaxed);
-    task.set_comm(filename.rsplit(|&byte| byte == b'/').next().unwrap_or(filename));
+    task.set_comm(program.filename.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
     tree::executed(process.pid);
 
     task.thread.set_segment_bases(SegmentBases::default());

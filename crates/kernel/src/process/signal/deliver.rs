@@ -12,7 +12,7 @@ use super::{SigInfo, SigSet, Signal, frame};
 use crate::arch::{FpuState, TrapFrame};
 use crate::errno::Errno;
 use crate::process::exit::{ExitStatus, exit_thread};
-use crate::process::{Task, fault, tree};
+use crate::process::{Task, exec, fault, tree};
 use crate::sched;
 
 /// Bytes of the instruction `syscall`.
@@ -36,7 +36,7 @@ fn work(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
     let fpu = task.thread.fpu();
     let mut handled = false;
     loop {
-        if let Some(status) = settle_group(task) {
+        if let Some(status) = settle_group(task, frame) {
             return Some(status);
         }
         let Some(info) = next(task) else { break };
@@ -66,8 +66,8 @@ fn work(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
     None
 }
 
-/// Rests while the group is stopped. Returns the status with which the thread has to end, if it has to.
-fn settle_group(task: &Arc<Task>) -> Option<ExitStatus> {
+/// Rests while the group is stopped; becomes the program that another thread has called exec for. Returns the status with which the thread has to end, if it has to.
+fn settle_group(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
     let process = &task.process;
     loop {
         let own = task.signals.lock().exit;
@@ -77,6 +77,12 @@ fn settle_group(task: &Arc<Task>) -> Option<ExitStatus> {
         };
         if exit.is_some() {
             return exit;
+        }
+        if task.is_leader()
+            && let Some(program) = process.take_over()
+        {
+            exec::commit(task, frame, program);
+            continue;
         }
         let signal = stop?;
         let threads = process.threads.lock().len();
