@@ -26,6 +26,7 @@ pub enum SystemFile {
     Meminfo,
     Stat,
     Swaps,
+    SysrqTrigger,
     Uptime,
     Version,
     Vmstat,
@@ -163,6 +164,7 @@ const ROOT: &[(&str, Node)] = &[
     ("swaps", Node::System(SystemFile::Swaps)),
     ("sys", Node::Directory(Fixed::Sys)),
     ("thread-self", Node::ThreadSelfLink),
+    ("sysrq-trigger", Node::System(SystemFile::SysrqTrigger)),
     ("uptime", Node::System(SystemFile::Uptime)),
     ("version", Node::System(SystemFile::Version)),
     ("vmstat", Node::System(SystemFile::Vmstat)),
@@ -377,6 +379,7 @@ impl Node {
             },
             Node::ProcessFile { file: ProcessFile::Environ, .. } => 0o400,
             Node::ProcessFile { file: ProcessFile::Comm | ProcessFile::OomScoreAdj, .. } => 0o644,
+            Node::System(SystemFile::SysrqTrigger) => 0o200,
             Node::System(_) | Node::ProcessFile { .. } | Node::FdInfo { .. } => 0o444,
             _ => 0o555,
         }

@@ -101,6 +101,8 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
             text.bytes(b" (foldspace) ");
             text.line(version());
         }
+        // To be written only.
+        SystemFile::SysrqTrigger => {}
         SystemFile::Vmstat => {
             let stats = mm::memory().stats();
             text.put(format_args!("nr_free_pages {}\nnr_page_table_pages {}\n", stats.free, stats.tables));
