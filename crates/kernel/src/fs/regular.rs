@@ -20,6 +20,9 @@ use crate::syscall::SysResult;
 /// A page, bytes.
 const PAGE: u64 = 4096;
 
+/// The part of the memory that files leave free: one of so many.
+const RESERVED: u64 = 64;
+
 /// Transfers of up to so many bytes go through a buffer on the stack.
 const SMALL: usize = 256;
 
@@ -195,6 +198,9 @@ impl Regular {
             };
             let want = from.remaining().min(buffer.len() - (at as usize & (buffer.len() - 1)));
             let got = from.take(&mut buffer[..want]);
+            if at + got as u64 > self.object.len() && is_memory_short() {
+                return if done > 0 { Ok(done) } else { Err(Errno::ENOSPC) };
+            }
             if got > 0 {
                 match self.object.write_at(at, &buffer[..got]) {
                     Ok(put) => {
@@ -213,6 +219,12 @@ impl Regular {
         }
         Ok(done)
     }
+}
+
+/// Whether files must not grow: what is left is for programs and for the kernel itself.
+fn is_memory_short() -> bool {
+    let stats = mm::memory().stats();
+    stats.free < stats.total / RESERVED
 }
 
 /// What a lack of memory means to a writer of a file.
