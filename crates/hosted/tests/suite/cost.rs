@@ -153,3 +153,110 @@ fn running_out_is_said_and_survived() {
     host.memory().reclaim();
     assert_eq!(host.memory().stats().free, before.free + 1, "all back, the root too");
 }
+
+/// A line of five thousand generations, each of which forks, stores, and dies: what the last one has does not grow with the number of its ancestors.
+#[test]
+fn generations_leave_nothing_behind() {
+    for mode in [ForkMode::Full, ForkMode::Leaf, ForkMode::Copy] {
+        let (host, mut space, mut processor) = filled(8 << 20, &[(0x4000_0000, 100), (0x80_0000_0000, 3)]);
+        space.set_fork_mode(mode);
+        let mut early = None;
+        for generation in 0..5_000_u64 {
+            let child = Arc::new(space.fork().unwrap());
+            processor.activate(&child);
+            space = child;
+            let page = generation * 7 % 100;
+            processor.store(VirtAddr(0x4000_0000 + page * PAGE), &generation.to_le_bytes()).unwrap();
+            if generation == 10 {
+                host.memory().reclaim();
+                early = Some(host.memory().stats());
+            }
+        }
+        host.memory().reclaim();
+        let late = host.memory().stats();
+        assert_eq!(
+            Some((late.free, late.tables, late.data)),
+            early.map(|early| (early.free, early.tables, early.data))
+        );
+        host.memory().check(&[&space], &[]).unwrap();
+        for generation in 4_900..5_000_u64 {
+            let mut seen = [0; 8];
+            processor.load(VirtAddr(0x4000_0000 + generation * 7 % 100 * PAGE), &mut seen).unwrap();
+            assert_eq!(u64::from_le_bytes(seen), generation);
+        }
+    }
+}
+
+/// Forks until nothing is left: the last one says so, and all who live still work and go.
+#[test]
+fn forks_without_end_end_with_an_error() {
+    let (host, space, mut processor) = filled(4 << 20, &[(0x4000_0000, 600)]);
+    let before = host.memory().stats();
+    for mode in [ForkMode::Full, ForkMode::Leaf, ForkMode::Copy] {
+        space.set_fork_mode(mode);
+        let mut children = Vec::new();
+        let error = loop {
+            match space.fork() {
+                Ok(child) => children.push(Arc::new(child)),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, foldspace::Error::OutOfMemory);
+        let living: Vec<&AddressSpace> = children.iter().map(|child| &**child).chain([&*space]).collect();
+        host.memory().check(&living, &[]).unwrap();
+        for child in children.iter().step_by(10) {
+            processor.activate(child);
+            let mut seen = [0; 8];
+            processor.load(VirtAddr(0x4000_0000 + 599 * PAGE), &mut seen).unwrap();
+            assert_eq!(u64::from_le_bytes(seen), 599);
+        }
+        processor.activate(&space);
+        let half = children.len() / 2;
+        children.truncate(half);
+        processor.store(VirtAddr(0x4000_0000), b"x").unwrap();
+        drop(children);
+        host.memory().reclaim();
+        // The parent's tables are its own again, or were never anybody else's.
+        assert_eq!(host.memory().stats(), before, "{mode:?}");
+    }
+}
+
+/// Frames for the embedder: every block is aligned, none overlaps another or a page, and what is given back makes large blocks again.
+#[test]
+fn blocks_do_not_overlap_and_grow_together_again() {
+    let (host, space, mut processor) = filled(16 << 20, &[(0x4000_0000, 1000)]);
+    let memory = host.memory();
+    let mut taken = std::collections::BTreeMap::new();
+    let mut seed = 12345_u64;
+    loop {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let order = (seed >> 60) as u8 % 8;
+        let Ok(first) = memory.alloc_contiguous(order) else { break };
+        assert_eq!(first.0 % (1 << order), 0);
+        let before = taken.range(..=first.0).next_back().map(|(start, order): (&u32, &u8)| start + (1 << order));
+        assert!(before.is_none_or(|end| end <= first.0), "overlaps the block below");
+        let after = taken.range(first.0..).next().map(|(start, _)| *start);
+        assert!(after.is_none_or(|start| first.0 + (1 << order) <= start), "overlaps the block above");
+        // SAFETY: the block is ours.
+        unsafe { memory.frame_ptr(first).write_bytes(0xee, PAGE as usize) };
+        taken.insert(first.0, order);
+    }
+    for page in 0..1000 {
+        let mut seen = [0; 8];
+        processor.load(VirtAddr(0x4000_0000 + page * PAGE), &mut seen).unwrap();
+        assert_eq!(u64::from_le_bytes(seen), page, "a block overlaps a page");
+    }
+    memory.check(&[&space], &[]).unwrap();
+    drop(processor);
+    drop(space);
+    for (first, order) in taken {
+        memory.free_contiguous(foldspace::Frame(first), order);
+    }
+    memory.reclaim();
+    let large: Vec<_> = std::iter::from_fn(|| memory.alloc_contiguous(10).ok()).collect();
+    assert!(large.len() >= 3, "of 4 blocks of 4 MiB one holds the records: {}", large.len());
+    for first in large {
+        memory.free_contiguous(first, 10);
+    }
+    assert_eq!(memory.stats(), Host::new(16 << 20).unwrap().memory().stats());
+}

@@ -12,6 +12,7 @@ use foldspace::{AddressSpace, PageRange, VirtAddr};
 use foldspace_hosted::{CacheSize, Host, HostPlatform, Layouts, Processor};
 
 type Callback = Box<dyn FnOnce() + Send>;
+type Change = fn(&mut Processor);
 
 /// Calls back once, right before a shootdown.
 struct Stopping {
@@ -133,7 +134,7 @@ fn a_copied_table_is_not_changed_before_the_shootdown() {
 /// The same where the parent gives a page, or a whole table, up.
 #[test]
 fn what_is_given_up_is_not_reused_before_the_shootdown() {
-    let changes: [(&str, fn(&mut Processor)); 4] = [
+    let changes: [(&str, Change); 4] = [
         ("munmap of pages", |first| first.running().unwrap().unmap(pages(0, 2)).unwrap()),
         ("munmap of everything", |first| first.running().unwrap().unmap(pages(0, 512)).unwrap()),
         ("discard", |first| first.running().unwrap().discard(pages(0, 2)).unwrap()),
