@@ -45,6 +45,8 @@ pub struct Object {
     memory: Arc<Memory>,
     source: Content,
     len: AtomicU64,
+    /// Where the source's content ends: what was cut off once is zeros when the object grows again.
+    source_end: AtomicU64,
     pages: Mutex<HashMap<u64, Frame>>,
 }
 
@@ -83,7 +85,13 @@ impl Object {
 
     fn with_content(memory: &Arc<Memory>, source: Content, len: u64) -> Arc<Object> {
         let pages = Mutex::new(HashMap::new());
-        Arc::new(Object { memory: Arc::clone(memory), source, len: AtomicU64::new(len), pages })
+        Arc::new(Object {
+            memory: Arc::clone(memory),
+            source,
+            len: AtomicU64::new(len),
+            source_end: AtomicU64::new(len),
+            pages,
+        })
     }
 
     /// Whether it is shared anonymous memory rather than a file.
@@ -132,6 +140,7 @@ impl Object {
         let mut garbage = Garbage::new();
         let mut pages = self.pages.lock();
         let old = self.len.swap(len, Ordering::AcqRel);
+        self.source_end.fetch_min(len, Ordering::AcqRel);
         if len < old {
             let kept = len.div_ceil(PAGE_SIZE);
             for (_, frame) in pages.extract_if(|index, _| *index >= kept) {
@@ -222,16 +231,24 @@ impl Object {
         if let Some(frame) = self.resident(index) {
             return Ok(frame);
         }
-        let frame = self.fill(index)?;
-        let mut pages = self.pages.lock();
-        if let Some(winner) = pages.get(&index) {
+        let (frame, mut pages) = loop {
+            let source_end = self.source_end.load(Ordering::Acquire);
+            let frame = self.fill(index, source_end)?;
+            let mut pages = self.pages.lock();
+            if let Some(winner) = pages.get(&index) {
+                self.memory.free_frame(frame);
+                return Ok(*winner);
+            }
+            if pages.try_reserve(1).is_err() {
+                self.memory.free_frame(frame);
+                return Err(Error::OutOfMemory);
+            }
+            // Cut while it was being filled, perhaps in this very page: then once more.
+            if self.source_end.load(Ordering::Acquire) == source_end {
+                break (frame, pages);
+            }
             self.memory.free_frame(frame);
-            return Ok(*winner);
-        }
-        if pages.try_reserve(1).is_err() {
-            self.memory.free_frame(frame);
-            return Err(Error::OutOfMemory);
-        }
+        };
         let record = self.memory.record(frame);
         record.begin(Kind::Object, Home::None);
         record.pin();
@@ -239,17 +256,20 @@ impl Object {
         Ok(frame)
     }
 
-    /// A frame with the content that the source has for page `index`.
-    fn fill(&self, index: u64) -> Result<Frame> {
+    /// A frame with the content that the source, which ends at byte `source_end`, has for page `index`.
+    fn fill(&self, index: u64, source_end: u64) -> Result<Frame> {
         let frame = self.memory.alloc_frame()?;
         self.memory.clear_frame(frame);
-        if let Content::Source(source) = &self.source {
+        let content = source_end.saturating_sub(index.saturating_mul(PAGE_SIZE)).min(PAGE_SIZE) as usize;
+        if let Content::Source(source) = &self.source
+            && content > 0
+        {
             let mut bytes = [0; PAGE_SIZE as usize];
             if let Err(error) = source.fill(index, &mut bytes) {
                 self.memory.free_frame(frame);
                 return Err(error);
             }
-            self.memory.write_frame(frame, 0, &bytes);
+            self.memory.write_frame(frame, 0, &bytes[..content]);
         }
         Ok(frame)
     }

@@ -1,21 +1,42 @@
-//! What an operation took out of use: collected while it works, freed after the shootdown and the grace period.
+//! What an operation takes out of tables and out of use. Three stages, which none may overtake:
+//!
+//! 1. *given up*: taken out of its slot; still counted, for a processor may remember a translation to it. A sharer that saw its count
+//!    drop now would reuse it in place, and that processor would see what the sharer stores.
+//! 2. *released*, after the shootdown: no longer counted; dead if that was the last reference.
+//! 3. *freed*, after the grace period: nobody looks at it any more.
 
 use alloc::sync::Arc;
 
+use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
 
-use super::record::{Kind, NONE};
+use super::record::{Kind, NONE, Slot};
 use super::{Frame, Memory};
+use crate::addr::Level;
+use crate::platform::{Flush, SpaceId};
+use crate::reverse::Place;
+use crate::table::{Entry, release_entry};
 
-/// Chains of dead frames, linked through their records. Must be handed to [`Garbage::retire`]; forgetting it leaks the frames.
-#[must_use = "frames in it are lost unless retired"]
+/// What one operation has given up and released. Ends in [`Garbage::settle`] and [`Garbage::retire`]; forgetting that leaks frames.
+#[must_use = "frames in it are lost unless settled and retired"]
 pub(crate) struct Garbage {
+    given_up: ArrayVec<GivenUp, AT_ONCE>,
     tables: Chain,
     data: Chain,
     /// A translation was taken away or replaced, so a shootdown is owed.
     pub(crate) stale: bool,
     /// It also covered addresses outside the range of the operation.
     pub(crate) stale_beyond: bool,
+}
+
+/// Entries that are given up before a shootdown at the latest. A fault gives up four: three tables and a page.
+const AT_ONCE: usize = 16;
+
+/// An entry of a table of `level`, on its way out.
+struct GivenUp {
+    entry: Entry,
+    level: Level,
+    place: Place,
 }
 
 #[derive(Clone, Copy)]
@@ -38,7 +59,46 @@ impl Chain {
 
 impl Garbage {
     pub(crate) const fn new() -> Garbage {
-        Garbage { tables: Chain::EMPTY, data: Chain::EMPTY, stale: false, stale_beyond: false }
+        Garbage {
+            given_up: ArrayVec::new_const(),
+            tables: Chain::EMPTY,
+            data: Chain::EMPTY,
+            stale: false,
+            stale_beyond: false,
+        }
+    }
+
+    /// Whether nothing more can be given up before a shootdown.
+    pub(crate) fn is_full(&self) -> bool {
+        self.given_up.is_full()
+    }
+
+    /// Gives up what `entry`, just taken out of `slot` in a locked table of `level`, refers to.
+    #[inline]
+    pub(crate) fn give_up(&mut self, memory: &Memory, entry: Entry, level: Level, slot: Slot) {
+        self.stale = true;
+        if !entry.is_present() || entry.is_reference() {
+            return;
+        }
+        let given_up = GivenUp { entry, level, place: memory.place(slot) };
+        if let Err(full) = self.given_up.try_push(given_up) {
+            debug_assert!(false, "callers ask whether there is room");
+            let GivenUp { entry, level, place } = full.element();
+            release_entry(memory, entry, level, place, self);
+        }
+    }
+
+    /// Shoots stale translations down, then releases what was given up. With no table locked.
+    #[inline]
+    pub(crate) fn settle(&mut self, memory: &Memory, space: SpaceId, flush: Flush) {
+        if self.stale {
+            let flush = if self.stale_beyond { Flush::All } else { flush };
+            memory.platform().shootdown(space, flush);
+            self.stale = false;
+        }
+        for GivenUp { entry, level, place } in core::mem::take(&mut self.given_up) {
+            release_entry(memory, entry, level, place, self);
+        }
     }
 
     /// A dead table, all of whose entries are zero.
@@ -51,9 +111,10 @@ impl Garbage {
         self.data.push(memory, frame);
     }
 
-    /// Queues the frames to be freed once no processor that is pinned now can still look at them. Waits for nothing.
+    /// Queues the dead frames to be freed once no processor that is pinned now can still look at them. Waits for nothing.
     #[inline]
     pub(crate) fn retire(self, memory: &Arc<Memory>, guard: &Guard) {
+        debug_assert!(self.given_up.is_empty(), "settled before it is retired");
         if self.tables.len | self.data.len != 0 {
             self.defer(memory, guard);
         }

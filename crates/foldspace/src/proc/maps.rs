@@ -99,7 +99,7 @@ impl Maps {
             }
         } else if vma.start() < self.layout.brk && vma.end() > self.layout.start_brk {
             out.extend_from_slice(b"[heap]");
-        } else if vma.range.contains(self.layout.start_stack) {
+        } else if vma.start() <= self.layout.start_stack && self.layout.start_stack <= vma.end() {
             out.extend_from_slice(b"[stack]");
         } else if let Some(name) = &vma.name {
             bracketed(b"anon:", name, out);

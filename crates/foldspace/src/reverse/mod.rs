@@ -27,6 +27,13 @@ enum Anchor {
     Lineage(LineageId),
 }
 
+/// Where a slot is, in the terms of its frame's home. What it says stays true when the slot's table is dead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    anchor: Anchor,
+    index: Index,
+}
+
 impl Reverse {
     pub(crate) fn new() -> Reverse {
         Reverse { lineages: lineage::Lineages::new(), listed: Mutex::new(Listed::default()) }
@@ -34,6 +41,13 @@ impl Reverse {
 }
 
 impl Memory {
+    /// The place of a slot, under the lock of its table.
+    #[inline]
+    pub(crate) fn place(&self, slot: Slot) -> Place {
+        Place { anchor: self.anchor(slot.table), index: slot.index }
+    }
+
+    #[inline]
     fn anchor(&self, table: Frame) -> Anchor {
         match self.record(table).lineage() {
             Some(id) => Anchor::Lineage(id),
@@ -76,13 +90,13 @@ impl Memory {
         Ok(())
     }
 
-    /// `slot` no longer maps an object's `frame`: drops the reference and returns how many are left. Under the lock of the slot's table.
-    pub(crate) fn drop_home(&self, frame: Frame, slot: Slot) -> u32 {
+    /// A slot at `place` has ceased to map an object's `frame`: drops the reference and returns how many are left.
+    pub(crate) fn drop_home(&self, frame: Frame, place: Place) -> u32 {
         let mut listed = self.reverse.listed.lock();
         let record = self.record(frame);
         let left = record.drop_ref();
         if record.home() == Home::Listed {
-            if listed.remove(frame, self.anchor(slot.table), slot.index) {
+            if listed.remove(frame, place.anchor, place.index) {
                 record.set_home(Home::None);
             }
         } else if left == record.is_pinned() as u32 {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::frame::Garbage;
 use crate::platform::Flush;
 use crate::table::Touch;
-use crate::vma::{VersionRef, Vma};
+use crate::vma::{Change, Vma};
 
 /// The range that a writer is replacing: faults in it wait. One range is enough, since writers take turns. The per-VMA write lock of
 /// Linux, kept beside the VMAs because they are immutable.
@@ -43,27 +43,31 @@ impl AddressSpace {
     /// Puts `vma` (merged with its neighbours where that can be), or nothing, in the place of whatever is in `range`.
     /// The caller holds the writers' lock.
     pub(super) fn replace(&self, guard: &Guard, range: PageRange, vma: Option<Vma>) -> Result<()> {
+        self.carry_out(&mut self.vmas.change(guard, range), guard, range, vma)
+    }
+
+    /// As [`AddressSpace::replace`], of the range of a change that has begun.
+    #[inline]
+    pub(super) fn carry_out(
+        &self,
+        change: &mut Change<'_>,
+        guard: &Guard,
+        range: PageRange,
+        vma: Option<Vma>,
+    ) -> Result<()> {
         // Where nothing was mapped nothing is present, and no fault installs anything before the new version is published.
-        let next = self.vmas.load(guard).find_at_or_after(range.start());
-        let was_hole = next.is_none_or(|vma| vma.start() >= range.end());
-        let prepared = match vma {
-            Some(vma) => {
-                let vma = merge_with_neighbours(self.vmas.load(guard), vma);
-                self.vmas.prepare(guard, vma.range, [vma])?
-            }
-            None => self.vmas.prepare(guard, range, [])?,
-        };
+        let was_hole = change.first_touched().is_none();
+        change.put(vma)?;
         let mut garbage = Garbage::new();
         if let Err(error) = self.tables().own_range(range, Touch::Edges, &mut garbage) {
-            drop(prepared);
             self.finish(garbage, guard, range);
             return Err(error);
         }
         if was_hole {
-            prepared.publish();
+            change.publish();
         } else {
             self.in_change.begin(range);
-            prepared.publish();
+            change.publish();
             let now = self.vmas.load(guard);
             let keep = |span: PageRange| now.find_at_or_after(span.start()).is_some_and(|vma| vma.start() < span.end());
             self.tables().clear_range(range, &mut garbage, &keep);
@@ -82,42 +86,10 @@ impl AddressSpace {
     }
 
     /// The end of every change: first no processor uses the old translations, then what they led to may go.
-    pub(super) fn finish(&self, garbage: Garbage, guard: &Guard, range: PageRange) {
-        if garbage.stale {
-            let flush = if garbage.stale_beyond { Flush::All } else { Flush::Range(range) };
-            self.memory.platform().shootdown(self.id, flush);
-        }
+    pub(super) fn finish(&self, mut garbage: Garbage, guard: &Guard, range: PageRange) {
+        garbage.settle(&self.memory, self.id, Flush::Range(range));
         garbage.retire(&self.memory, guard);
     }
-}
-
-/// `vma`, extended by what touches it on either side and may be one with it. What it replaces does not count.
-pub(super) fn merge_with_neighbours(version: VersionRef<'_>, vma: Vma) -> Vma {
-    let mut merged = vma;
-    let (start, end) = (merged.start(), merged.end());
-    let around = version.neighbours(start);
-    // Below: what ends at our start, or reaches over it and will be cut there.
-    let below = around.before.filter(|before| before.end() == start);
-    let below = below.or(around.at_or_after.filter(|at| at.start() < start));
-    if let Some(below) = below
-        && merged.continues(below)
-        && let Some(range) = PageRange::new(below.start(), end)
-    {
-        merged.page_offset = below.page_offset;
-        merged.range = range;
-    }
-    // Above: what starts at our end, or before it and will be cut there.
-    let mut above = around.at_or_after;
-    if above.is_some_and(|above| above.end() <= end) {
-        above = version.find_at_or_after(end);
-    }
-    if let Some(above) = above.filter(|above| above.start() <= end)
-        && above.continues(&merged)
-        && let Some(range) = PageRange::new(merged.start(), above.end())
-    {
-        merged.range = range;
-    }
-    merged
 }
 
 /// `second`, extended down over `first` if the two may be one.

@@ -15,20 +15,23 @@ impl AddressSpace {
         let _layout = self.writer.lock();
         self.vmas.clear(&guard);
         let mut garbage = Garbage::new();
-        self.release_user_half(&mut garbage);
-        if garbage.stale {
-            self.memory.platform().shootdown(self.id, Flush::All);
+        while self.give_up_user_half(&mut garbage) {
+            garbage.settle(&self.memory, self.id, Flush::All);
         }
+        garbage.settle(&self.memory, self.id, Flush::All);
         garbage.retire(&self.memory, &guard);
     }
 
-    fn release_user_half(&self, garbage: &mut Garbage) {
+    /// Takes entries out of the root; true if there may be more than can be given up before a shootdown.
+    fn give_up_user_half(&self, garbage: &mut Garbage) -> bool {
         let mut root = self.tables().lock();
         for_each_used(&self.memory.entries(self.root)[..ENTRIES / 2], |index, _| {
-            let entry = root.put(index, Entry::NONE);
-            release_entry(&self.memory, entry, root.level(), root.slot(index), garbage);
-            garbage.stale = true;
+            if !garbage.is_full() {
+                let entry = root.put(index, Entry::NONE);
+                garbage.give_up(&self.memory, entry, root.level(), root.slot(index));
+            }
         });
+        garbage.is_full()
     }
 }
 
@@ -36,7 +39,14 @@ impl Drop for AddressSpace {
     fn drop(&mut self) {
         let guard = self.memory.pin();
         let mut garbage = Garbage::new();
-        self.release_user_half(&mut garbage);
+        // Nobody runs it: there is nothing to shoot down first.
+        let mut root = self.tables().lock();
+        for_each_used(&self.memory.entries(self.root)[..ENTRIES / 2], |index, _| {
+            let entry = root.put(index, Entry::NONE);
+            let place = self.memory.place(root.slot(index));
+            release_entry(&self.memory, entry, root.level(), place, &mut garbage);
+        });
+        drop(root);
         empty_root(&self.memory, self.root);
         self.memory.leave_lineage(self.root);
         garbage.push_table(&self.memory, self.root);

@@ -289,11 +289,11 @@ impl AddressSpace {
 
     /// The one shootdown of a fault, owed if a present entry on the path was replaced. Dropping the translation of the page drops cached
     /// upper-level entries too.
-    fn finish_fault(&self, garbage: Garbage, guard: &Guard, addr: VirtAddr) {
+    fn finish_fault(&self, mut garbage: Garbage, guard: &Guard, addr: VirtAddr) {
         if garbage.stale
             && let Some(page) = PageRange::page_of(addr)
         {
-            self.memory.platform().shootdown(self.id, Flush::Range(page));
+            garbage.settle(&self.memory, self.id, Flush::Range(page));
         }
         garbage.retire(&self.memory, guard);
     }
@@ -314,8 +314,7 @@ fn install_anon(
     memory.record(frame).begin(Kind::Anon, Home::Slot(slot));
     table.put(index, Entry::new(frame, flags));
     if old.is_present() {
-        crate::table::release_entry(memory, old, Level::L1, slot, garbage);
-        garbage.stale = true;
+        garbage.give_up(memory, old, Level::L1, slot);
     }
 }
 

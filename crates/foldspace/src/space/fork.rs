@@ -59,7 +59,7 @@ impl AddressSpace {
         let Some(everything) = AddressSpace::user_range() else { return Ok(()) };
         let mut garbage = Garbage::new();
         let copied = self.tables().own_range(everything, touch, &mut garbage);
-        garbage.retire(&self.memory, guard);
+        self.finish(garbage, guard, everything);
         copied
     }
 
@@ -78,12 +78,11 @@ impl AddressSpace {
                 wiped.flags.remove(VmaFlags::LOCKED);
                 self.replace(guard, wiped.range, Some(wiped))?;
             } else {
-                let range = vma.range;
+                let mut change = self.vmas.change(guard, vma.range);
                 let mut unlocked = vma;
                 unlocked.flags.remove(VmaFlags::LOCKED);
-                let merged = super::change::merge_with_neighbours(self.vmas.load(guard), unlocked);
-                debug_assert!(merged.start() <= range.start());
-                self.vmas.splice(guard, merged.range, [merged])?;
+                change.put(Some(unlocked))?;
+                change.publish();
             }
         }
         Ok(())

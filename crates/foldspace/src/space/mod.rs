@@ -133,7 +133,7 @@ impl AddressSpace {
     }
 
     pub(crate) fn tables(&self) -> Root<'_> {
-        Root { memory: &self.memory, frame: self.root }
+        Root { memory: &self.memory, frame: self.root, space: self.id }
     }
 
     /// Everything that a program may map.

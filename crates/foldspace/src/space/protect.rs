@@ -3,19 +3,21 @@
 use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
 
-use super::change::{join, merge_with_neighbours};
+use super::change::join;
 use super::{AddressSpace, MAX_MAP_COUNT, retry_after_reclaim};
 use crate::addr::{Index, PageRange};
 use crate::error::{Error, Result};
 use crate::frame::{Garbage, Memory};
 use crate::table::{Entry, Exclusive, Touch};
-use crate::vma::{Vma, VmaFlags};
+use crate::vma::{Change, VersionRef, Vma, VmaFlags};
 
 /// What mprotect sets.
 const ACCESS: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::EXEC);
 
 /// The VMAs of a range as they will be.
 type Pieces = SmallVec<[Vma; 4]>;
+/// Parts of a range with new flags.
+type Changed = SmallVec<[(PageRange, VmaFlags); 4]>;
 
 impl AddressSpace {
     /// Sets the permissions of `range` to `access` (of READ, WRITE and EXEC).
@@ -32,9 +34,32 @@ impl AddressSpace {
     }
 
     fn protect_locked(&self, guard: &Guard, range: PageRange, access: VmaFlags) -> Result<()> {
+        let mut change = self.vmas.change(guard, range);
+        match change.first_touched() {
+            Some(vma) if vma.start() <= range.start() && range.end() <= vma.end() => {
+                let flags = vma.flags.difference(ACCESS) | access;
+                if !may(vma.flags).contains(access) {
+                    return Err(Error::AccessDenied);
+                }
+                if flags == vma.flags {
+                    return Ok(());
+                }
+                check_count(change.base(), range)?;
+                change.put(Some(Vma { flags, ..vma.slice(range) }))?;
+                self.publish_access(&mut change, guard, range, &[(range, flags)])
+            }
+            _ => {
+                drop(change);
+                self.protect_many(guard, range, access)
+            }
+        }
+    }
+
+    /// Any number of VMAs, and holes.
+    fn protect_many(&self, guard: &Guard, range: PageRange, access: VmaFlags) -> Result<()> {
         let version = self.vmas.load(guard);
         let (mut reached, mut outcome) = (range.start(), Ok(()));
-        let (mut changed, mut pieces) = (Pieces::new(), Pieces::new());
+        let (mut changed, mut pieces) = (Changed::new(), Pieces::new());
         for vma in version.range(range) {
             if vma.start() > reached {
                 break;
@@ -45,11 +70,10 @@ impl AddressSpace {
             }
             let Some(part) = vma.range.intersect(range) else { break };
             reached = part.end();
-            let mut piece = vma.slice(part);
-            piece.flags = vma.flags.difference(ACCESS) | access;
+            let piece = Vma { flags: vma.flags.difference(ACCESS) | access, ..vma.slice(part) };
             if piece.flags != vma.flags {
                 changed.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-                changed.push(piece.clone());
+                changed.push((part, piece.flags));
             }
             push(&mut pieces, piece)?;
         }
@@ -57,30 +81,40 @@ impl AddressSpace {
             outcome = Err(Error::NotMapped);
         }
         let (Some(first), Some(last)) = (changed.first(), changed.last()) else { return outcome };
-        let Some(touched) = PageRange::new(first.start(), last.end()) else { return outcome };
-        // Two cuts at most: one VMA becomes three.
-        if version.summary().totals.vmas as u64 + 2 > MAX_MAP_COUNT && splits(version, touched) {
-            return Err(Error::TooManyVmas);
-        }
+        let Some(touched) = PageRange::new(first.0.start(), last.0.end()) else { return outcome };
+        check_count(version, touched)?;
         merge_ends(version, &mut pieces);
         let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return outcome };
         let Some(spliced) = PageRange::new(first.start(), last.end()) else { return outcome };
-        let prepared = self.vmas.prepare(guard, spliced, pieces)?;
+        let mut change = self.vmas.change(guard, spliced);
+        change.splice(pieces)?;
+        self.publish_access(&mut change, guard, touched, &changed)?;
+        outcome
+    }
+
+    /// Publishes a change of permissions and brings the tables under it in line: `changed` are the parts of `touched` with their new flags.
+    #[inline]
+    fn publish_access(
+        &self,
+        change: &mut Change<'_>,
+        guard: &Guard,
+        touched: PageRange,
+        changed: &[(PageRange, VmaFlags)],
+    ) -> Result<()> {
         let mut garbage = Garbage::new();
         if let Err(error) = self.tables().own_range(touched, Touch::All, &mut garbage) {
-            drop(prepared);
             self.finish(garbage, guard, touched);
             return Err(error);
         }
-        prepared.publish();
-        for piece in &changed {
+        change.publish();
+        for (range, flags) in changed {
             let memory = &*self.memory;
-            self.tables().change_leaves(piece.range, &mut garbage, &mut |table, index, entry, _| {
-                set_access(memory, table, index, entry, piece.flags);
+            self.tables().change_leaves(*range, &mut garbage, &mut |table, index, entry, _| {
+                set_access(memory, table, index, entry, *flags);
             });
         }
         self.finish(garbage, guard, touched);
-        outcome
+        Ok(())
     }
 }
 
@@ -108,14 +142,14 @@ fn push(pieces: &mut Pieces, piece: Vma) -> Result<()> {
 }
 
 /// Merges the first and the last piece with what is outside.
-fn merge_ends(version: crate::vma::VersionRef<'_>, pieces: &mut Pieces) {
+fn merge_ends(version: VersionRef<'_>, pieces: &mut Pieces) {
     // Only outwards: what is next to a piece inside the range has been merged, or differs.
     if let [only] = &mut pieces[..] {
-        *only = merge_with_neighbours(version, only.clone());
+        *only = version.joined(only.clone());
     } else if let [first, .., last] = &mut pieces[..] {
         let (start, end) = (first.start(), last.end());
-        let low = merge_with_neighbours(version, first.clone());
-        let high = merge_with_neighbours(version, last.clone());
+        let low = version.joined(first.clone());
+        let high = version.joined(last.clone());
         if low.start() < start
             && let Some(range) = PageRange::new(low.start(), first.end())
         {
@@ -129,9 +163,13 @@ fn merge_ends(version: crate::vma::VersionRef<'_>, pieces: &mut Pieces) {
     }
 }
 
-fn splits(version: crate::vma::VersionRef<'_>, range: PageRange) -> bool {
-    version.find(range.start()).is_some_and(|vma| vma.start() < range.start())
-        || version.find(range.end()).is_some_and(|vma| vma.start() < range.end())
+/// Whether VMAs may be cut at both ends of `range`: one becomes three at most.
+fn check_count(version: VersionRef<'_>, range: PageRange) -> Result<()> {
+    let cut_at = |addr| version.find(addr).is_some_and(|vma| vma.start() < addr);
+    if version.summary().totals.vmas as u64 + 2 > MAX_MAP_COUNT && (cut_at(range.start()) || cut_at(range.end())) {
+        return Err(Error::TooManyVmas);
+    }
+    Ok(())
 }
 
 /// Brings a leaf in line with its VMA. What becomes writable stays to be found out by a fault if it may be shared.

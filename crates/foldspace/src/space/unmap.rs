@@ -21,13 +21,12 @@ impl AddressSpace {
 
     /// As [`AddressSpace::unmap`], for who holds the writers' lock.
     pub(super) fn unmap_locked(&self, guard: &Guard, range: PageRange) -> Result<()> {
-        let version = self.vmas.load(guard);
-        let first = version.find_at_or_after(range.start());
-        let Some(first) = first.filter(|first| first.start() < range.end()) else { return Ok(()) };
+        let mut change = self.vmas.change(guard, range);
+        let Some(first) = change.first_touched() else { return Ok(()) };
         let splits = first.start() < range.start() && range.end() < first.end();
-        if splits && version.summary().totals.vmas as u64 >= MAX_MAP_COUNT {
+        if splits && change.base().summary().totals.vmas as u64 >= MAX_MAP_COUNT {
             return Err(Error::TooManyVmas);
         }
-        self.replace(guard, range, None)
+        self.carry_out(&mut change, guard, range, None)
     }
 }

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::release::{for_each_used, release_table};
+use super::release::for_each_used;
 use super::{Entry, Supply};
 use crate::addr::{Index, Level};
 use crate::error::Result;
@@ -162,14 +162,9 @@ impl<'m> Exclusive<'m> {
             to[index.get()].store(entry.without(Entry::WRITE).bits(), Ordering::Relaxed);
         });
         memory.record(copy).set_counts(original.counts());
-        self.put(index, Entry::table(copy));
-        garbage.stale = true;
-        // The last other sharer may have left while we copied.
-        if original.drop_ref() == 0 {
-            release_table(memory, shared, level, garbage);
-        } else {
-            original.unlock();
-        }
+        original.unlock();
+        let link = self.put(index, Entry::table(copy));
+        garbage.give_up(memory, link, self.level, self.slot(index));
         Ok(())
     }
 }

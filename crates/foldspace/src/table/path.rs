@@ -6,12 +6,14 @@ use super::{Entry, Exclusive, Supply, for_each_used};
 use crate::addr::{ENTRIES, Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
 use crate::frame::{Frame, Garbage, Home, Memory};
+use crate::platform::SpaceId;
 
 /// The root table of an address space, and the way to everything below it.
 #[derive(Clone, Copy)]
 pub(crate) struct Root<'m> {
     pub(crate) memory: &'m Memory,
     pub(crate) frame: Frame,
+    pub(crate) space: SpaceId,
 }
 
 /// What the entries on a path allow together: the processor's rule. Kept as the bits that all of them have, and those that some has.

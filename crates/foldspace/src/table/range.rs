@@ -3,10 +3,11 @@
 //!
 //! For callers that hold the writers' lock of the address space: no fork can share the tables again between the steps.
 
-use super::{Entry, Exclusive, Root, Supply, release_entry};
+use super::{Entry, Exclusive, Root, Supply};
 use crate::addr::{Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
 use crate::frame::{Frame, Garbage, Memory};
+use crate::platform::Flush;
 
 /// Which tables under a range must be exclusive before it is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +65,15 @@ impl<'m> Root<'m> {
     fn make_own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
         let needed = self.count_shared(self.frame, Level::L4, range, touch, false);
         let mut supply = Supply::reserve(self.memory, needed)?;
-        own_below(&mut self.lock(), range, touch, &mut supply, garbage)
+        let mut rest = Some(range);
+        while let Some(range) = rest {
+            let full_at = own_below(&mut self.lock(), range, touch, &mut supply, garbage)?;
+            rest = full_at.and_then(|at| PageRange::new(at, range.end()));
+            if rest.is_some() {
+                garbage.settle(self.memory, self.space, Flush::Range(range));
+            }
+        }
+        Ok(())
     }
 
     /// Tables that [`Root::own_range`] must copy.
@@ -85,16 +94,36 @@ impl<'m> Root<'m> {
     /// Takes out everything that is present in `range`, whose edges are exclusive. Tables that become empty go too, unless `keep` says
     /// that something is still mapped in their span.
     pub(crate) fn clear_range(&self, range: PageRange, garbage: &mut Garbage, keep: &dyn Fn(PageRange) -> bool) {
+        let mut rest = Some(range);
+        while let Some(range) = rest {
+            let full_at = self.clear_some(range, garbage, keep);
+            rest = full_at.and_then(|at| PageRange::new(at, range.end()));
+            if rest.is_some() {
+                garbage.settle(self.memory, self.space, Flush::Range(range));
+            }
+        }
+    }
+
+    /// As much of [`Root::clear_range`] as can be given up before a shootdown; where to go on, if that was not all.
+    fn clear_some(
+        &self,
+        range: PageRange,
+        garbage: &mut Garbage,
+        keep: &dyn Fn(PageRange) -> bool,
+    ) -> Option<VirtAddr> {
         if let Some(mut table) = self.lock_only_table(range) {
-            clear_below(self.memory, &mut table, range, garbage, keep);
+            let full_at = clear_below(self.memory, &mut table, range, garbage, keep);
+            if full_at.is_some() {
+                return full_at;
+            }
             let start = VirtAddr(range.start().get() & !(Level::L1.table_span() - 1));
             if !table.is_empty() || PageRange::from_len(start, Level::L1.table_span()).is_some_and(keep) {
-                return;
+                return None;
             }
         } else if self.has_nothing(range) {
-            return;
+            return None;
         }
-        clear_below(self.memory, &mut self.lock(), range, garbage, keep);
+        clear_below(self.memory, &mut self.lock(), range, garbage, keep)
     }
 
     /// Calls `change` for each present leaf in `range`, all of whose tables are exclusive. Reference tables in it are dropped.
@@ -112,56 +141,72 @@ impl<'m> Root<'m> {
     }
 }
 
+/// `Some(address)`: no more can be given up before a shootdown; go on there afterwards.
 fn own_below<'m>(
     table: &mut Exclusive<'m>,
     range: PageRange,
     touch: Touch,
     supply: &mut Supply<'m>,
     garbage: &mut Garbage,
-) -> Result<()> {
+) -> Result<Option<VirtAddr>> {
     let level = table.level();
     if level.below().is_none() {
-        return Ok(());
+        return Ok(None);
     }
     for part in parts(range, level) {
         if touch.includes(table.entry(part.index), &part, level) {
+            if garbage.is_full() {
+                return Ok(Some(part.range.start()));
+            }
             table.own_child(part.index, supply, garbage)?;
-            if let Some(mut child) = table.child(part.index) {
-                own_below(&mut child, part.range, touch, supply, garbage)?;
+            if let Some(mut child) = table.child(part.index)
+                && let Some(full_at) = own_below(&mut child, part.range, touch, supply, garbage)?
+            {
+                return Ok(Some(full_at));
             }
         }
     }
-    Ok(())
+    Ok(None)
 }
 
+/// `Some(address)`: no more can be given up before a shootdown; go on there afterwards.
 fn clear_below(
     memory: &Memory,
     table: &mut Exclusive<'_>,
     range: PageRange,
     garbage: &mut Garbage,
     keep: &dyn Fn(PageRange) -> bool,
-) {
+) -> Option<VirtAddr> {
     let level = table.level();
     for part in parts(range, level) {
         let entry = table.entry(part.index);
         if !entry.is_present() {
             continue;
         }
+        if garbage.is_full() {
+            return Some(part.range.start());
+        }
         if !part.whole
             && let Some(mut child) = table.child(part.index)
         {
-            clear_below(memory, &mut child, part.range, garbage, keep);
+            let full_at = clear_below(memory, &mut child, part.range, garbage, keep);
+            if full_at.is_some() {
+                return full_at;
+            }
             let span = VirtAddr(part.range.start().get() & !(level.entry_span() - 1));
             if !child.is_empty() || PageRange::from_len(span, level.entry_span()).is_some_and(keep) {
                 continue;
+            }
+            if garbage.is_full() {
+                return Some(part.range.start());
             }
         }
         // Zeros that a fault has linked since the edges were made exclusive: the rest of their span can be linked again.
         garbage.stale_beyond |= !part.whole;
         table.put(part.index, Entry::NONE);
-        release_entry(memory, entry, level, table.slot(part.index), garbage);
-        garbage.stale = true;
+        garbage.give_up(memory, entry, level, table.slot(part.index));
     }
+    None
 }
 
 fn change_below<'m>(

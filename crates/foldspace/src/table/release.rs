@@ -5,16 +5,17 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::Entry;
 use crate::addr::{Index, Level};
 use crate::frame::{Frame, Garbage, Memory, Slot};
+use crate::reverse::Place;
 
-/// Drops the reference that `entry`, taken out of `slot` in a table of `level`, held. Under the lock of the slot's table.
-pub(crate) fn release_entry(memory: &Memory, entry: Entry, level: Level, slot: Slot, garbage: &mut Garbage) {
+/// Drops the reference that `entry`, taken out of a table of `level` at `place`, held. No processor uses it any more.
+pub(crate) fn release_entry(memory: &Memory, entry: Entry, level: Level, place: Place, garbage: &mut Garbage) {
     if !entry.is_present() || entry.is_reference() {
         return;
     }
     let frame = entry.frame();
     match level.below() {
         None if entry.is_object() => {
-            if memory.drop_home(frame, slot) == 0 {
+            if memory.drop_home(frame, place) == 0 {
                 garbage.push_data(memory, frame);
             }
         }
@@ -40,7 +41,7 @@ pub(super) fn release_table(memory: &Memory, table: Frame, level: Level, garbage
         let entries = memory.entries(table);
         for_each_used(entries, |index, entry| {
             entries[index.get()].store(0, Ordering::Relaxed);
-            release_entry(memory, entry, level, Slot { table, index }, garbage);
+            release_entry(memory, entry, level, memory.place(Slot { table, index }), garbage);
         });
     }
     memory.leave_lineage(table);

@@ -6,4 +6,4 @@ mod tree;
 pub use area::{Backing, Name, Vma, VmaFlags};
 pub use tree::{GapRequest, Iter, Neighbours, PageCounts, Summary, Totals, Version, VersionRef, free_spare_nodes};
 // Not for other crates: a cell relies on all guards being of one collector.
-pub(crate) use tree::VersionCell;
+pub(crate) use tree::{Change, VersionCell};

@@ -3,7 +3,7 @@
 use super::node::{Child, NodeRef, Slots, first_after};
 use super::summary::Summary;
 use super::version::VersionRef;
-use crate::addr::VirtAddr;
+use crate::addr::{PageRange, VirtAddr};
 use crate::vma::{Vma, VmaFlags};
 
 /// The VMAs on both sides of an address.
@@ -53,6 +53,32 @@ impl<'t> VersionRef<'t> {
     #[inline]
     pub fn find_before(self, addr: VirtAddr) -> Option<&'t Vma> {
         self.neighbours(addr).before
+    }
+
+    /// `vma`, extended by what touches it on either side and may be one with it. What it replaces does not count.
+    pub fn joined(self, vma: Vma) -> Vma {
+        let (start, end) = (vma.start(), vma.end());
+        let mut joined = vma;
+        let around = self.neighbours(start);
+        // Below: what ends at our start, or reaches over it and will be cut there.
+        let below = around.before.filter(|before| before.end() == start);
+        let below = below.or(around.at_or_after.filter(|at| at.start() < start));
+        if let Some(below) = below
+            && joined.continues(below)
+            && let Some(range) = PageRange::new(below.start(), end)
+        {
+            joined.page_offset = below.page_offset;
+            joined.range = range;
+        }
+        // Above: what starts at our end, or before it and will be cut there.
+        let above = self.find_at_or_after(end);
+        if let Some(above) = above.filter(|above| above.start() <= end)
+            && above.continues(&joined)
+            && let Some(range) = PageRange::new(joined.start(), above.end())
+        {
+            joined.range = range;
+        }
+        joined
     }
 
     /// The VMAs on both sides of `addr` (Linux's `find_vma_prev`).

@@ -8,9 +8,11 @@
 //! Nodes that only the current version refers to are not copied reference by reference: their content moves, and their memory is
 //! reclaimed after a grace period. Counts are touched only where versions really share.
 //!
-//! Where things are: `node/` memory, counts and ownership (with `version`, all `unsafe`), `splice` the rebuilding of a tree along
-//! its edges, `version` publication and reclamation, `find`, `gap`, `iter` the questions.
+//! Where things are: `node/` memory, counts and ownership (with `version`, all `unsafe`), `edit` the common change of one leaf, `splice` the rebuilding of
+//! a tree along the edges of a range, `version` publication and reclamation, `find`, `gap`, `iter` the questions.
 
+#[deny(unsafe_code)]
+mod edit;
 #[deny(unsafe_code)]
 mod find;
 #[deny(unsafe_code)]
@@ -34,4 +36,4 @@ pub use gap::GapRequest;
 pub use iter::Iter;
 pub use node::free_spare_nodes;
 pub use summary::{PageCounts, Summary, Totals};
-pub use version::{Version, VersionCell, VersionRef};
+pub use version::{Change, Version, VersionCell, VersionRef};

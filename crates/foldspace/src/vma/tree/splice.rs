@@ -14,10 +14,10 @@
 use arrayvec::ArrayVec;
 use smallvec::SmallVec;
 
+use super::edit::replace_child;
 use super::node::plan::Plan;
-use super::node::{Child, NewLeaf, NewNode, NodeRef, cap, first_after, min_len};
+use super::node::{NewNode, NodeRef, cap, first_after, min_len};
 use super::path::{Path, Step};
-use super::summary::{Seam, Summary, Totals};
 use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::vma::Vma;
@@ -45,14 +45,13 @@ pub(super) fn plan<'t>(
     let (first, last) = edges.find(root, range);
     mid.head = first.vmas().get(edges.keep).filter(|vma| vma.start() < range.start());
     mid.tail = last.vmas().get(edges.resume.wrapping_sub(1)).filter(|vma| vma.end() > range.end());
-    if edges.right.is_none() {
-        let total = first.len() - (edges.resume - edges.keep) + mid.len();
-        let least = if edges.left.steps().len() == 1 { 1 } else { min_len(0) };
-        if total >= least && total <= cap(0) {
-            return plan_narrow(plan, &edges, &mut mid);
-        }
+    let height = edges.left.steps().len();
+    let mut level = rebuild_leaves(plan, &mut edges, mid)?;
+    for depth in (0..height - 1).rev() {
+        level = rebuild_inner(plan, &mut edges, depth, level)?;
     }
-    plan_wide(plan, &mut edges, mid)
+    plan.set_root(grow(level, height as u8 - 1)?);
+    Ok(())
 }
 
 /// What comes into the place of the slots between the edges.
@@ -319,113 +318,6 @@ fn plan_first<'t, I: Iterator<Item = Vma>>(plan: &mut Plan<'t>, mut mid: Mid<'t,
     Ok(())
 }
 
-/// One leaf becomes one leaf: the path above it stays as it is but for one slot in each node.
-#[inline]
-fn plan_narrow<'t, I: Iterator<Item = Vma>>(
-    plan: &mut Plan<'t>,
-    edges: &Edges<'t>,
-    mid: &mut Mid<'t, '_, I>,
-) -> Result<()> {
-    let Some((last, above)) = edges.left.steps().split_last() else { return Err(Error::BadRange) };
-    let (leaf, keep, resume) = (last.node, edges.keep, edges.resume);
-    let (vmas, old) = (leaf.vmas(), leaf.summary());
-    let mut new = NewLeaf::following(leaf, keep)?;
-    if let Some(vma) = mid.head {
-        new.push(slice(vma, vma.start(), mid.at)?).map_err(|_| Error::BadRange)?;
-    }
-    for _ in 0..mid.count {
-        new.push(mid.next_replacement()?).map_err(|_| Error::BadRange)?;
-    }
-    if let Some(vma) = mid.tail {
-        new.push(slice(vma, mid.end, vma.end())?).map_err(|_| Error::BadRange)?;
-    }
-
-    let mut totals = old.totals;
-    let (before, after) = (keep.checked_sub(1).and_then(|i| vmas.get(i)), vmas.get(resume));
-    let mut now = Seam::after(before);
-    // By index: cheaper than a slice for the usual one or two.
-    let mut at = keep;
-    while let Some(vma) = new.vmas().get(at) {
-        now.add(vma);
-        totals.add(vma);
-        at += 1;
-    }
-    now.close(after);
-    let mut was = Seam::after(before);
-    let mut at = keep;
-    while at < resume
-        && let Some(vma) = vmas.get(at)
-    {
-        was.add(vma);
-        totals.remove(vma);
-        at += 1;
-    }
-    was.close(after);
-
-    new.copy(vmas.get(resume..).unwrap_or(&[]));
-    let mut new = new.finish();
-    let largest_gap = was.gap_after(&now, old.largest_gap).unwrap_or_else(|| new.as_ref().largest_gap());
-    let flags = was.flags_after(&now, old.flags).unwrap_or_else(|| new.as_ref().flags());
-    let (start, end) = new.as_ref().extent();
-    *new.summary_mut() = Summary { start, end, largest_gap, totals, flags };
-
-    if !above.is_empty() {
-        let change = totals.minus(old.totals);
-        for step in above.iter().rev() {
-            new = replace_child(step.node, step.index, new, change)?;
-        }
-    }
-    plan.set_narrow(new, keep, resume);
-    Ok(())
-}
-
-/// A copy of `node` with another child in slot `index`. Its summary follows from the old one and the two children, most of the time.
-#[inline]
-fn replace_child<'t>(node: NodeRef<'t>, index: usize, child: NewNode<'t>, change: Totals) -> Result<NewNode<'t>> {
-    let children = node.children();
-    let was = children.get(index).ok_or(Error::BadRange)?.node().summary();
-    let now = child.as_ref().summary();
-    let same_place = now.start == was.start && now.end == was.end;
-    let same = same_place && now.largest_gap == was.largest_gap && now.flags == was.flags;
-    let mut new = NewNode::with_child(node, index, child)?.ok_or(Error::BadRange)?;
-    new.summary_mut().totals.change(&change);
-    if !same {
-        reshape(node.summary(), children, index, &mut new);
-    }
-    Ok(new)
-}
-
-/// Extent, largest gap and flags of a node that differs from an old one in child `index`.
-fn reshape(old: &Summary, children: &[Child], index: usize, new: &mut NewNode<'_>) {
-    let node = new.as_ref();
-    let (Some(was), Some(now)) = (children.get(index), node.child(index)) else { return };
-    let summary_of = |i: usize| children.get(i).map(|child| child.node().summary());
-    let (before, after) = (index.checked_sub(1).and_then(summary_of), summary_of(index + 1));
-    let was = Seam::of(was.node().summary(), before, after);
-    let now = Seam::of(now.summary(), before, after);
-    let (start, end) = node.extent();
-    let largest_gap = was.gap_after(&now, old.largest_gap).unwrap_or_else(|| node.largest_gap());
-    let flags = was.flags_after(&now, old.flags).unwrap_or_else(|| node.flags());
-    let summary = new.summary_mut();
-    *summary = Summary { start, end, largest_gap, flags, totals: summary.totals };
-}
-
-/// The general case: several leaves, too many or too few slots.
-#[inline(never)]
-fn plan_wide<'t, I: Iterator<Item = Vma>>(
-    plan: &mut Plan<'t>,
-    edges: &mut Edges<'t>,
-    mid: Mid<'t, '_, I>,
-) -> Result<()> {
-    let height = edges.left.steps().len();
-    let mut level = rebuild_leaves(plan, edges, mid)?;
-    for depth in (0..height - 1).rev() {
-        level = rebuild_inner(plan, edges, depth, level)?;
-    }
-    plan.set_root(grow(level, height as u8 - 1)?);
-    Ok(())
-}
-
 /// Builds levels above nodes of level `height` until there is one node.
 fn grow<'t>(mut level: Level<'t>, mut height: u8) -> Result<Option<NewNode<'t>>> {
     while level.len() > 1 {
@@ -467,8 +359,8 @@ fn rebuild_inner<'t>(
     if same && resume == keep + 1 && children.len() == 1 {
         edges.touch(plan, depth, keep, resume)?;
         if let (Some(child), Some(was)) = (children.pop(), left.node.child(keep)) {
-            let change = child.as_ref().summary().totals.minus(was.summary().totals);
-            children.push(replace_child(left.node, keep, child, change)?);
+            let change = child.as_ref().summary().totals.minus(&was.summary().totals);
+            children.push(replace_child(left.node, keep, child, &change)?);
         }
         return Ok(children);
     }

@@ -68,15 +68,9 @@ impl Totals {
         self.add_pages(vma.flags, vma.range.pages());
     }
 
-    /// Counts a VMA out.
+    /// Counts pages of a VMA with `flags` in, modulo 2^64.
     #[inline]
-    pub fn remove(&mut self, vma: &Vma) {
-        self.vmas = self.vmas.wrapping_sub(1);
-        self.add_pages(vma.flags, vma.range.pages().wrapping_neg());
-    }
-
-    #[inline]
-    fn add_pages(&mut self, flags: VmaFlags, pages: u64) {
+    pub(super) fn add_pages(&mut self, flags: VmaFlags, pages: u64) {
         let counts = &mut self.pages;
         let (write, exec) = (VmaFlags::WRITE, VmaFlags::EXEC);
         let (shared, stack) = (VmaFlags::SHARED, VmaFlags::GROWS_DOWN);
@@ -84,6 +78,9 @@ impl Totals {
         add(&mut counts.total);
         if flags & (write.union(shared).union(stack)) == write {
             add(&mut counts.data);
+        }
+        if !flags.intersects(exec.union(shared).union(stack).union(VmaFlags::LOCKED)) {
+            return; // Mostly.
         }
         if flags.contains(stack) {
             add(&mut counts.stack);
@@ -113,7 +110,7 @@ impl Totals {
     /// Differences modulo 2^64.
     #[inline]
     #[must_use]
-    pub fn minus(self, other: Totals) -> Totals {
+    pub fn minus(&self, other: &Totals) -> Totals {
         Totals { pages: self.pages.minus(other.pages), vmas: self.vmas.wrapping_sub(other.vmas) }
     }
 }
@@ -143,61 +140,4 @@ impl Summary {
         totals: Totals { pages: PageCounts { total: 0, data: 0, stack: 0, exec: 0, shared: 0, locked: 0 }, vmas: 0 },
         flags: VmaFlags::empty(),
     };
-}
-
-/// Neighbours in ascending order, the first and the last of which stay: what they add to the shape of their node.
-#[derive(Clone, Copy)]
-pub(super) struct Seam {
-    /// Where the last one ended.
-    end: Option<VirtAddr>,
-    gap: u64,
-    flags: VmaFlags,
-}
-
-impl Seam {
-    /// Nothing yet, after a neighbour that stays, if there is one.
-    #[inline]
-    pub(super) fn after(neighbour: Option<&Vma>) -> Seam {
-        let flags = neighbour.map_or(VmaFlags::empty(), |vma| vma.flags);
-        Seam { end: neighbour.map(Vma::end), gap: 0, flags }
-    }
-
-    /// One whole subtree between two neighbours that stay.
-    #[inline]
-    pub(super) fn of(part: &Summary, before: Option<&Summary>, after: Option<&Summary>) -> Seam {
-        let below = before.map_or(0, |before| part.start.get().wrapping_sub(before.end.get()));
-        let above = after.map_or(0, |after| after.start.get().wrapping_sub(part.end.get()));
-        let flags = [before, after].into_iter().flatten().fold(part.flags, |all, summary| all | summary.flags);
-        Seam { end: Some(part.end), gap: part.largest_gap.max(below).max(above), flags }
-    }
-
-    /// The next VMA.
-    #[inline]
-    pub(super) fn add(&mut self, vma: &Vma) {
-        if let Some(end) = self.end {
-            self.gap = self.gap.max(vma.start().get().wrapping_sub(end.get()));
-        }
-        self.end = Some(vma.end());
-        self.flags |= vma.flags;
-    }
-
-    /// The neighbour after it that stays, if there is one.
-    #[inline]
-    pub(super) fn close(&mut self, neighbour: Option<&Vma>) {
-        if let Some(vma) = neighbour {
-            self.add(vma);
-        }
-    }
-
-    /// The largest gap of a node, `old` until now, when `now` takes the place of `self`. `None` if it must be looked for: it was here.
-    #[inline]
-    pub(super) fn gap_after(&self, now: &Seam, old: u64) -> Option<u64> {
-        (now.gap >= old || self.gap < old).then(|| now.gap.max(old))
-    }
-
-    /// The union of flags of a node, `old` until now, when `now` takes the place of `self`. `None` if a flag may be gone.
-    #[inline]
-    pub(super) fn flags_after(&self, now: &Seam, old: VmaFlags) -> Option<VmaFlags> {
-        now.flags.contains(self.flags).then(|| old | now.flags)
-    }
 }

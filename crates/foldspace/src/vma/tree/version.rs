@@ -21,6 +21,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crossbeam_epoch::Guard;
 
+use super::edit::{self, Site};
 use super::node::plan::Plan;
 use super::node::{self, Header, NodeRef};
 use super::splice;
@@ -144,35 +145,31 @@ impl VersionCell {
         }
     }
 
-    /// Plans a change without making it: `replacement` instead of whatever is in `range`. VMAs across an end of the range are cut; what
-    /// lies outside stays. Everything that can fail happens here.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::OutOfMemory`]; [`crate::Error::BadRange`] if `replacement` is not sorted, overlaps, or leaves `range`.
-    #[inline]
-    pub fn prepare<'t, I>(&'t self, guard: &'t Guard, range: PageRange, replacement: I) -> Result<Prepared<'t>>
-    where
-        I: IntoIterator<Item = Vma, IntoIter: ExactSizeIterator>,
-    {
-        let mut prepared = Prepared::nothing(self, guard);
-        splice::plan(&mut prepared.plan, prepared.base, range, &mut replacement.into_iter())?;
-        Ok(prepared)
+    /// Begins a change of `range`.
+    #[inline(always)]
+    pub fn change<'t>(&'t self, guard: &'t Guard, range: PageRange) -> Change<'t> {
+        let turn = Turn::take(self);
+        let base = self.load(guard).root;
+        let mut change = Change { plan: Plan::new(), site: Site::new(), base, range, guard, turn, planned: false };
+        if let Some(root) = base {
+            change.site.find(root, range);
+        }
+        change
     }
 
-    /// [`Self::prepare`] and [`Prepared::publish`] in one.
+    /// [`Change::splice`] and [`Change::publish`] in one.
     ///
     /// # Errors
     ///
-    /// As [`Self::prepare`]; then nothing has changed.
-    #[inline]
+    /// As [`Change::splice`]; then nothing has changed.
+    #[cfg(test)]
     pub fn splice<I>(&self, guard: &Guard, range: PageRange, replacement: I) -> Result<()>
     where
         I: IntoIterator<Item = Vma, IntoIter: ExactSizeIterator>,
     {
-        let mut prepared = Prepared::nothing(self, guard);
-        splice::plan(&mut prepared.plan, prepared.base, range, &mut replacement.into_iter())?;
-        prepared.commit();
+        let mut change = self.change(guard, range);
+        change.splice(replacement)?;
+        change.publish();
         Ok(())
     }
 
@@ -255,24 +252,72 @@ impl Retired {
     }
 }
 
-/// A change that is ready to be published. Dropped, it leaves everything as it was.
+/// A change of a range: planned, then published. Dropped before, it leaves everything as it was.
 ///
 /// # Invariants
 ///
-/// `plan` was made from `base`, the cell's root, which nobody else can replace before `turn` is given up.
+/// `site` is that of `range` in `base`, from which `plan` is made: the cell's root, which nobody else can replace before `turn` is given up.
 #[must_use = "nothing has changed until it is published"]
-pub struct Prepared<'t> {
+pub struct Change<'t> {
     plan: Plan<'t>,
+    site: Site<'t>,
     base: Option<NodeRef<'t>>,
+    range: PageRange,
     guard: &'t Guard,
     turn: Turn<'t>,
+    /// There is a plan that is not published yet.
+    planned: bool,
 }
 
-impl<'t> Prepared<'t> {
+impl<'t> Change<'t> {
+    /// The version that is to be changed.
     #[inline]
-    fn nothing(cell: &'t VersionCell, guard: &'t Guard) -> Prepared<'t> {
-        let turn = Turn::take(cell);
-        Prepared { plan: Plan::new(), base: cell.load(guard).root, guard, turn }
+    pub fn base(&self) -> VersionRef<'t> {
+        VersionRef { root: self.base }
+    }
+
+    /// The first VMA that has a page in the range.
+    #[inline]
+    pub fn first_touched(&self) -> Option<&'t Vma> {
+        self.site.first_touched()
+    }
+
+    /// Plans `vma`, which covers the range, in the place of whatever is there: as one with the neighbours that it may merge with. Or
+    /// nothing in its place. VMAs across an end of the range are cut. Everything that can fail happens here.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::OutOfMemory`].
+    #[inline]
+    pub fn put(&mut self, mut vma: Option<Vma>) -> Result<()> {
+        if !edit::plan(&mut self.plan, &self.site, self.range, &mut vma)? {
+            return self.put_wide(vma);
+        }
+        self.planned = true;
+        Ok(())
+    }
+
+    #[cold]
+    fn put_wide(&mut self, vma: Option<Vma>) -> Result<()> {
+        let Some(vma) = vma else { return self.splice([]) };
+        let vma = self.base().joined(vma);
+        self.range = vma.range;
+        self.splice([vma])
+    }
+
+    /// Plans `replacement` as it is in the place of whatever is in the range. VMAs across an end of it are cut.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::OutOfMemory`]; [`crate::Error::BadRange`] if `replacement` is not sorted, overlaps, or leaves the range.
+    pub fn splice<I>(&mut self, replacement: I) -> Result<()>
+    where
+        I: IntoIterator<Item = Vma, IntoIter: ExactSizeIterator>,
+    {
+        self.plan = Plan::new();
+        splice::plan(&mut self.plan, self.base, self.range, &mut replacement.into_iter())?;
+        self.planned = true;
+        Ok(())
     }
 
     /// The tree as it will be.
@@ -281,17 +326,14 @@ impl<'t> Prepared<'t> {
         VersionRef { root: self.plan.root() }
     }
 
-    /// Makes the change visible, in one store. Cannot fail. What it removes is dropped after the grace period.
+    /// Makes what was planned visible, in one store. Cannot fail. What it removes is dropped after the grace period.
     #[inline]
-    pub fn publish(mut self) {
-        self.commit();
-    }
-
-    /// Must be called once at most, and only after the plan is complete.
-    #[inline]
-    fn commit(&mut self) {
+    pub fn publish(&mut self) {
+        if !mem::take(&mut self.planned) {
+            return;
+        }
         // SAFETY: 1. the plan's base is the cell's root, pinned, and the cell has a count on it; 2. if it gets frozen, `publish` has it
-        // destroyed once; 3. otherwise its count goes to `publish`.
+        // destroyed once; 3. otherwise its count goes to `publish`; 4. all that once, for a plan is made once.
         unsafe {
             let (new, frozen) = self.plan.take_over(self.base);
             self.turn.publish(new, self.guard, frozen);

@@ -11,9 +11,9 @@ use super::{
     Child, Header, INNER_CAP, LEAF_CAP, NO_END, NodeRef, Slots, cap, child_slots, destroy, end_slots, pack, pool,
     vma_slots,
 };
-use crate::addr::VirtAddr;
-use crate::error::Result;
-use crate::vma::Vma;
+use crate::addr::{PAGE_SHIFT, PageRange, VirtAddr};
+use crate::error::{Error, Result};
+use crate::vma::{Backing, Vma};
 
 /// A node under construction: alone in our hands, not published. Slots are appended in ascending order; those that were put in by
 /// value are its own, those copied from old nodes are not (yet). Drops what it owns.
@@ -239,11 +239,11 @@ impl<'t> NewLeaf<'t> {
         self.len += count;
     }
 
-    /// Appends a VMA. Gives it back if there is no room for it, or if it does not come between the copies.
+    /// Appends a VMA: [`Error::BadRange`] if there is no room for it, or if it does not come between the copies.
     #[inline]
-    pub(in super::super) fn push(&mut self, vma: Vma) -> Result<(), Vma> {
+    pub(in super::super) fn push(&mut self, vma: Vma) -> Result<()> {
         if self.len >= LEAF_CAP || self.len != self.own.end {
-            return Err(vma);
+            return Err(Error::BadRange);
         }
         // SAFETY: our own leaf, and the slot is below its capacity.
         unsafe { vma_slots(self.node.node).add(self.len).write(vma) };
@@ -252,11 +252,18 @@ impl<'t> NewLeaf<'t> {
         Ok(())
     }
 
-    /// The slots so far.
+    /// Lets the VMA in slot `at`, a copy, start and end elsewhere: [`Error::BadRange`] if there is none, or the range is none.
     #[inline]
-    pub(in super::super) fn vmas(&self) -> &[Vma] {
-        // SAFETY: 0..len were written above, and stay while `self` is borrowed.
-        unsafe { core::slice::from_raw_parts(vma_slots(self.node.node), self.len) }
+    pub(in super::super) fn move_ends(&mut self, at: usize, start: VirtAddr, end: VirtAddr) -> Result<()> {
+        let range = PageRange::new(start, end).filter(|_| at < self.len).ok_or(Error::BadRange)?;
+        // SAFETY: 1. our own leaf, and the slots below `len` are initialised; 2. what is changed has no owner.
+        let vma = unsafe { &mut *vma_slots(self.node.node).add(at) };
+        if !matches!(vma.backing, Backing::Anonymous) {
+            let pages = (start.get().wrapping_sub(vma.start().get()) as i64 >> PAGE_SHIFT) as u64;
+            vma.page_offset = vma.page_offset.wrapping_add(pages);
+        }
+        vma.range = range;
+        Ok(())
     }
 
     #[inline]

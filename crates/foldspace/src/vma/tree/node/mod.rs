@@ -161,6 +161,18 @@ pub(super) fn first_after(vmas: &[Vma], addr: VirtAddr) -> usize {
     if vmas.get(at).is_some_and(|vma| vma.end() <= addr) { at + 1 } else { at }
 }
 
+/// The largest hole between neighbours.
+#[inline]
+pub(super) fn widest_gap(vmas: &[Vma]) -> u64 {
+    let Some((first, rest)) = vmas.split_first() else { return 0 };
+    let (mut end, mut widest) = (first.end(), 0);
+    for vma in rest {
+        widest = widest.max(vma.start().get().wrapping_sub(end.get()));
+        end = vma.end();
+    }
+    widest
+}
+
 /// A node that can be read for `'t`.
 ///
 /// # Invariants
@@ -277,25 +289,18 @@ impl<'t> NodeRef<'t> {
 
     /// The largest hole between its VMAs, from the slots.
     pub(super) fn largest_gap(self) -> u64 {
-        let mut largest = 0;
         match self.slots() {
-            Slots::Leaf(vmas) => {
-                for pair in vmas.windows(2) {
-                    if let [below, above] = pair {
-                        largest = largest.max(above.start().get().wrapping_sub(below.end().get()));
-                    }
-                }
-            }
+            Slots::Leaf(vmas) => widest_gap(vmas),
             Slots::Inner(children) => {
-                let mut end = None;
+                let (mut end, mut largest) = (None, 0);
                 for summary in children.nodes.iter().map(|child| child.node().summary()) {
                     let below = end.map_or(0, |end: VirtAddr| summary.start.get().wrapping_sub(end.get()));
                     largest = largest.max(below).max(summary.largest_gap);
                     end = Some(summary.end);
                 }
+                largest
             }
         }
-        largest
     }
 
     /// Every flag of its VMAs, from the slots.

@@ -10,6 +10,18 @@ use crate::vma::tree::node::watch;
 
 /// Runs `change` again and again, with the n-th allocation failing, until it needs no more; how many it needed.
 fn fail_everywhere(cell: &VersionCell, epoch: &Epoch, range: PageRange, replacement: &[Vma], names: &[Name]) -> usize {
+    let splice = |guard: &Guard| cell.splice(guard, range, replacement.iter().cloned());
+    fail_each(cell, epoch, names, splice, |model| model.splice(range, replacement))
+}
+
+/// The same of any change, and what it should do.
+fn fail_each(
+    cell: &VersionCell,
+    epoch: &Epoch,
+    names: &[Name],
+    change: impl Fn(&Guard) -> crate::error::Result<()>,
+    expected: impl Fn(&mut Model),
+) -> usize {
     let model = {
         let mut model = Model::default();
         model.splice(pages(0, 1 << 20), &cell.load(&epoch.pin()).iter().cloned().collect::<Vec<_>>());
@@ -22,11 +34,11 @@ fn fail_everywhere(cell: &VersionCell, epoch: &Epoch, range: PageRange, replacem
         let guard = epoch.pin();
         let before = cell.load(&guard);
         watch::fail_after(Some(n));
-        let result = cell.splice(&guard, range, replacement.iter().cloned());
+        let result = change(&guard);
         watch::fail_after(None);
         if result.is_ok() {
             let mut model = model;
-            model.splice(range, replacement);
+            expected(&mut model);
             compare(cell, &guard, &model);
             return n;
         }
@@ -64,6 +76,9 @@ fn every_allocation_may_fail() {
             let from = range.start().get() / PAGE_SIZE;
             let new: Vec<Vma> = (from..from + count).map(|n| named(n, n + 1, &names[1])).collect();
             injected += fail_everywhere(&cell, &epoch, range, &new, &names);
+            let new = (count > 0).then(|| Vma { range, ..named(0, 1, &names[1]) });
+            let put_new = |guard: &Guard| put(&cell, guard, range, new.clone());
+            injected += fail_each(&cell, &epoch, &names, put_new, |model| model.put(range, new.clone()));
             drop(held);
         }
     }

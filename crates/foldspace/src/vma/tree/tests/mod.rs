@@ -77,6 +77,19 @@ impl Model {
         self.0.extend(replacement.iter().map(|v| (v.start(), v.clone())));
     }
 
+    /// [`Self::splice`], then the new VMA becomes one with what touches it.
+    fn put(&mut self, range: PageRange, new: Option<Vma>) {
+        self.splice(range, new.as_slice());
+        let Some(new) = new else { return };
+        let below = self.0.values().find(|v| v.end() == range.start() && new.continues(v)).cloned();
+        let above = self.0.values().find(|v| v.start() == range.end() && v.continues(&new)).cloned();
+        let start = below.as_ref().map_or(range.start(), Vma::start);
+        let end = above.as_ref().map_or(range.end(), Vma::end);
+        [below, above].into_iter().flatten().for_each(|v| drop(self.0.remove(&v.start())));
+        self.0.remove(&range.start());
+        self.0.insert(start, Vma { range: PageRange::new(start, end).expect("not empty"), ..new });
+    }
+
     fn rows(&self) -> Vec<Row> {
         self.0.values().map(row).collect()
     }
@@ -166,6 +179,14 @@ fn compare(cell: &VersionCell, guard: &Guard, model: &Model) {
     assert_eq!(rows(version), model.rows());
     assert_eq!(*version.summary(), model.summary());
     assert_eq!(version.summary().totals.vmas, model.0.len());
+}
+
+/// Plans and publishes one VMA, or nothing, in a range.
+fn put(cell: &VersionCell, guard: &Guard, range: PageRange, new: Option<Vma>) -> crate::error::Result<()> {
+    let mut change = cell.change(guard, range);
+    change.put(new)?;
+    change.publish();
+    Ok(())
 }
 
 /// A cell with one-page VMAs at every second page below `2 * count`, put in one by one upwards.

@@ -65,10 +65,54 @@ proptest! {
             let before = cell.load(&guard);
             let replacement = change.replacement();
             model.splice(change.range, &replacement);
-            let prepared = cell.prepare(&guard, change.range, replacement).expect("memory");
+            let mut prepared = cell.change(&guard, change.range);
+            prepared.splice(replacement).expect("memory");
             prop_assert!(cell.same(before));
             check(prepared.view());
             prepared.publish();
+            compare(&cell, &guard, &model);
+        }
+    }
+}
+
+/// VMAs of three kinds, one of which some have a flag that the others never have, put into a space full of small VMAs and holes.
+fn puts() -> impl Strategy<Value = Vec<(PageRange, Option<VmaFlags>)>> {
+    let kind = prop_oneof![
+        4 => Just(None),
+        3 => Just(Some(VmaFlags::READ)),
+        3 => Just(Some(VmaFlags::READ | VmaFlags::WRITE)),
+        1 => Just(Some(VmaFlags::LOCKED)),
+    ];
+    let len = prop_oneof![12 => 1..5u64, 2 => 5..40u64, 1 => 40..SPACE];
+    let range = (0..SPACE - 1, len).prop_map(|(from, len)| pages(from, (from + len).min(SPACE)));
+    vec((range, kind), 1..400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 200 } else { 2000 }))]
+
+    #[test]
+    fn what_is_put_merges_with_its_neighbours(puts in puts(), full in any::<bool>()) {
+        let epoch = Epoch::new();
+        let (cell, mut model) = (VersionCell::new(Version::empty()), Model::default());
+        if full {
+            // Every second page: neighbours that can be joined at every distance from the edges of leaves.
+            for n in 0..SPACE / 2 {
+                let flags = if n % 5 == 0 { VmaFlags::LOCKED } else { VmaFlags::READ };
+                cell.splice(&epoch.pin(), pages(2 * n, 2 * n + 1), [vma(2 * n, 2 * n + 1, flags)]).expect("memory");
+                model.splice(pages(2 * n, 2 * n + 1), &[vma(2 * n, 2 * n + 1, flags)]);
+            }
+        }
+        for (range, kind) in puts {
+            let guard = epoch.pin();
+            let new = kind.map(|flags| Vma { range, ..vma(0, 1, flags) });
+            model.put(range, new.clone());
+            let touched = cell.load(&guard).range(range).next().map(row);
+            let mut change = cell.change(&guard, range);
+            prop_assert_eq!(change.first_touched().map(row), touched);
+            change.put(new).expect("memory");
+            check(change.view());
+            change.publish();
             compare(&cell, &guard, &model);
         }
     }

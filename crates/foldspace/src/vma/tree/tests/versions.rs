@@ -16,6 +16,8 @@ const SPACE: u64 = 400;
 enum Step {
     /// Cell `usize` puts VMAs with name `usize` at every second page of the range.
     Splice(usize, PageRange, usize),
+    /// Cell `usize` puts one VMA with name `usize` into the range, merged with its neighbours.
+    Put(usize, PageRange, usize),
     /// Forget what is in the range.
     Unmap(usize, PageRange),
     Hold(usize),
@@ -38,8 +40,11 @@ fn range() -> impl Strategy<Value = PageRange> {
 fn step() -> impl Strategy<Value = Step> {
     let n = any::<usize>;
     prop_oneof![
-        12 => (n(), range(), n()).prop_map(|(cell, range, name)| Step::Splice(cell, range, name)),
-        6 => (n(), range()).prop_map(|(cell, range)| Step::Unmap(cell, range)),
+        26 => prop_oneof![
+            12 => (n(), range(), n()).prop_map(|(cell, range, name)| Step::Splice(cell, range, name)),
+            8 => (n(), range(), n()).prop_map(|(cell, range, name)| Step::Put(cell, range, name)),
+            6 => (n(), range()).prop_map(|(cell, range)| Step::Unmap(cell, range)),
+        ],
         3 => n().prop_map(Step::Hold),
         2 => n().prop_map(Step::Fork),
         1 => n().prop_map(Step::CloneHeld),
@@ -80,9 +85,14 @@ proptest! {
                     cells[i].1.splice(range, &new);
                     cells[i].0.splice(&guard, range, new).expect("memory");
                 },
+                Step::Put(cell, range, name) => if let Some(i) = pick(&cells, cell) {
+                    let new = Vma { range, ..named(0, 1, &names[name % names.len()]) };
+                    cells[i].1.put(range, Some(new.clone()));
+                    put(&cells[i].0, &guard, range, Some(new)).expect("memory");
+                },
                 Step::Unmap(cell, range) => if let Some(i) = pick(&cells, cell) {
-                    cells[i].1.splice(range, &[]);
-                    cells[i].0.splice(&guard, range, []).expect("memory");
+                    cells[i].1.put(range, None);
+                    put(&cells[i].0, &guard, range, None).expect("memory");
                 },
                 Step::Hold(cell) => if let Some(i) = pick(&cells, cell) {
                     held.push((cells[i].0.hold(&guard), cells[i].1.clone()));
@@ -112,7 +122,9 @@ proptest! {
                 },
                 Step::PrepareAndDrop(cell, range) => if let Some(i) = pick(&cells, cell) {
                     let before = cells[i].0.load(&guard);
-                    drop(cells[i].0.prepare(&guard, range, teeth(range, &names[0])).expect("memory"));
+                    let mut change = cells[i].0.change(&guard, range);
+                    change.splice(teeth(range, &names[0])).expect("memory");
+                    drop(change);
                     prop_assert!(cells[i].0.same(before));
                 },
             }
