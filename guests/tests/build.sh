@@ -15,7 +15,7 @@ mkdir -p "$1"
 out=$(cd "$1" && pwd)
 shift
 
-flags="-O2 -Wall -Wextra -Wno-clobbered"
+flags="-O2 -pthread -Wall -Wextra -Wno-clobbered"
 pies="exec language procfs"
 
 if [ $# -eq 0 ]; then
