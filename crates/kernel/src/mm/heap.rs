@@ -5,7 +5,7 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldspace::addr::PAGE_SHIFT;
 use foldspace::{Frame, Memory};
@@ -25,6 +25,9 @@ const OVERHEAD: usize = 64;
 
 /// log2 of the frames that are kept for when there are no others: 1 MiB.
 const RESERVE_ORDER: u8 = 8;
+
+/// Whether the reserve is in use.
+static SCARCE: AtomicBool = AtomicBool::new(false);
 
 static RESERVE: Mutex<Option<(Frame, u8)>> = Mutex::new(None);
 
@@ -188,29 +191,38 @@ fn take(memory: &Memory, least: u8) -> Option<(Frame, u8)> {
     };
     let mut reserve = RESERVE.lock();
     if let Some(taken) = (least..=least.max(GROWTH_ORDER)).rev().find_map(alloc) {
-        // Used up when memory was scarce; it is less so now.
-        if reserve.is_none() {
-            *reserve = alloc(RESERVE_ORDER);
-        }
         return Some(taken);
     }
     if least > RESERVE_ORDER {
         return None;
     }
-    let taken = reserve.take();
-    if taken.is_some() {
-        log::warn!("no frames are left for the kernel's heap: it now lives on its reserve");
+    SCARCE.store(true, Ordering::Relaxed);
+    reserve.take()
+}
+
+/// Whether the heap lives on its reserve, which is for getting rid of processes: what would make more of them, or let them have more, is to be
+/// refused then.
+#[inline]
+pub fn is_scarce() -> bool {
+    SCARCE.load(Ordering::Relaxed) && !refill_reserve()
+}
+
+/// Sets the reserve aside again if there are frames for it now.
+#[cold]
+fn refill_reserve() -> bool {
+    let mut reserve = RESERVE.lock();
+    if reserve.is_none() {
+        let Ok(first) = frames::memory().alloc_contiguous(RESERVE_ORDER) else { return false };
+        FRAMES.fetch_add(1 << RESERVE_ORDER, Ordering::Relaxed);
+        *reserve = Some((first, RESERVE_ORDER));
     }
-    taken
+    SCARCE.store(false, Ordering::Relaxed);
+    true
 }
 
 /// Sets the reserve aside, once there are frames.
 pub fn init_reserve() {
-    let mut reserve = RESERVE.lock();
-    if let Ok(first) = frames::memory().alloc_contiguous(RESERVE_ORDER) {
-        FRAMES.fetch_add(1 << RESERVE_ORDER, Ordering::Relaxed);
-        *reserve = Some((first, RESERVE_ORDER));
-    }
+    SCARCE.store(!refill_reserve(), Ordering::Relaxed);
 }
 
 /// Gives the heap its first region.

@@ -19,7 +19,7 @@ use foldspace::VirtAddr;
 use foldspace::space::Access;
 
 pub use frames::memory;
-pub use heap::{heap_frames, init_early as init_early_heap, init_reserve as init_heap_reserve};
+pub use heap::{heap_frames, init_early as init_early_heap, init_reserve as init_heap_reserve, is_scarce};
 pub use platform::{load_kernel_map, load_kernel_space, load_space};
 
 use crate::arch::exceptions::{FAULT_FETCH, FAULT_USER, FAULT_WRITE};

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use foldspace::{AddressSpace, Error};
 
 use crate::arch::{ContextPointer, FpuState, SegmentBases, TrapFrame, UserContext, new_thread_entry};
+use crate::mm;
 use crate::mm::stack::KernelStack;
 use crate::process::Task;
 use crate::sched;
@@ -60,8 +61,11 @@ impl Thread {
     /// A thread with a stack, to be given a context by [`Thread::prepare`].
     ///
     /// # Errors
-    /// No memory for the stack.
+    /// No memory for the stack, or so little left that it is needed to end the threads that there are.
     pub fn new() -> Result<Thread, Error> {
+        if mm::is_scarce() {
+            return Err(Error::OutOfMemory);
+        }
         let stack = KernelStack::new()?;
         Ok(Thread {
             stack_top: stack.top(),

@@ -12,7 +12,7 @@ use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::fs::file::OpenFlags;
 use crate::fs::{File, Mappable};
-use crate::mm::{memory, objects};
+use crate::mm::{is_scarce, memory, objects};
 use crate::process::signal;
 use crate::sched;
 
@@ -64,6 +64,9 @@ fn access(prot: u32) -> VmaFlags {
 
 fn mmap(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [address, len, prot, flags, fd, offset] = ctx.args;
+    if is_scarce() {
+        return Err(Errno::ENOMEM);
+    }
     let (prot, flags) = (prot as u32, flags as u32);
     if !offset.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
@@ -229,6 +232,9 @@ fn munmap(ctx: &mut SyscallContext<'_>) -> SysResult {
 }
 
 fn mprotect(ctx: &mut SyscallContext<'_>) -> SysResult {
+    if is_scarce() {
+        return Err(Errno::ENOMEM);
+    }
     let [address, len, prot, ..] = ctx.args;
     const GROWS: u32 = raw::PROT_GROWSDOWN | raw::PROT_GROWSUP;
     let prot = prot as u32;
