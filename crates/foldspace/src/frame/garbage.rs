@@ -96,8 +96,11 @@ impl Garbage {
             memory.platform().shootdown(space, flush);
             self.stale = false;
         }
-        for GivenUp { entry, level, place } in core::mem::take(&mut self.given_up) {
-            release_entry(memory, entry, level, place, self);
+        // Asked first: to take an empty list is to copy all of it.
+        if !self.given_up.is_empty() {
+            for GivenUp { entry, level, place } in core::mem::take(&mut self.given_up) {
+                release_entry(memory, entry, level, place, self);
+            }
         }
     }
 
@@ -113,27 +116,33 @@ impl Garbage {
 
     /// Queues the dead frames to be freed once no processor that is pinned now can still look at them. Waits for nothing.
     #[inline]
-    pub(crate) fn retire(self, memory: &Arc<Memory>, guard: &Guard) {
-        debug_assert!(self.given_up.is_empty(), "settled before it is retired");
-        if self.tables.len | self.data.len != 0 {
-            self.defer(memory, guard);
-        }
+    pub(crate) fn retire(mut self, memory: &Arc<Memory>, guard: &Guard) {
+        self.retire_so_far(memory, guard);
     }
 
-    fn defer(self, memory: &Arc<Memory>, guard: &Guard) {
-        let (tables, data) = (self.tables, self.data);
-        let frames = tables.len as u64 + data.len as u64;
-        memory.note_deferred(tables.len, frames);
-        let owner = Arc::clone(memory);
-        // Three words: a larger closure would need memory.
-        guard.defer(move || {
-            free_chain(&owner, tables, Frames::ZeroedTables);
-            free_chain(&owner, data, Frames::Data);
-            owner.note_undeferred(tables.len as u64 + data.len as u64);
-        });
-        if frames >= FLUSH_AT {
-            guard.flush();
+    /// As [`Garbage::retire`], for who does not want to move it: it is empty then.
+    #[inline]
+    pub(crate) fn retire_so_far(&mut self, memory: &Arc<Memory>, guard: &Guard) {
+        debug_assert!(self.given_up.is_empty(), "settled before it is retired");
+        if self.tables.len | self.data.len != 0 {
+            defer(self.tables, self.data, memory, guard);
+            (self.tables, self.data) = (Chain::EMPTY, Chain::EMPTY);
         }
+    }
+}
+
+fn defer(tables: Chain, data: Chain, memory: &Arc<Memory>, guard: &Guard) {
+    let frames = tables.len as u64 + data.len as u64;
+    memory.note_deferred(tables.len, frames);
+    let owner = Arc::clone(memory);
+    // Three words: a larger closure would need memory.
+    guard.defer(move || {
+        free_chain(&owner, tables, Frames::ZeroedTables);
+        free_chain(&owner, data, Frames::Data);
+        owner.note_undeferred(tables.len as u64 + data.len as u64);
+    });
+    if frames >= FLUSH_AT {
+        guard.flush();
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crossbeam_epoch::Guard;
 
-use super::{AddressSpace, MapRequest, Placement, STACK_GUARD_GAP, retry_after_reclaim};
+use super::{AddressSpace, Layout, MAX_MAP_COUNT, MapRequest, Placement, STACK_GUARD_GAP, retry_after_reclaim};
 use crate::addr::{PAGE_SIZE, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
-use crate::vma::{Backing, VmaFlags};
+use crate::vma::{Backing, Vma, VmaFlags};
 
 /// What the heap allows.
 const HEAP: VmaFlags = VmaFlags::READ
@@ -45,17 +45,38 @@ impl AddressSpace {
             if wanted.end().get().saturating_add(PAGE_SIZE) > room {
                 return Ok(layout.brk);
             }
-            let request = MapRequest {
-                placement: Placement::FixedNoReplace(old),
-                len: wanted.len(),
-                flags: HEAP,
-                backing: Backing::Anonymous,
-                page_offset: 0,
-            };
-            self.map_locked(guard, &layout, &request, wanted.len())?;
+            if old == aligned(layout.start_brk)? {
+                self.begin_heap(guard, &layout, wanted)?;
+            } else {
+                let request = MapRequest {
+                    placement: Placement::FixedNoReplace(old),
+                    len: wanted.len(),
+                    flags: HEAP,
+                    backing: Backing::Anonymous,
+                    page_offset: 0,
+                };
+                self.map_locked(guard, &layout, &request, wanted.len())?;
+            }
         }
         layout.brk = end;
         Ok(end)
+    }
+
+    /// The first area of the heap. It does not become one with the program's zero-filled data right below, as anything else would: Linux looks
+    /// for an area to extend only from the start of the heap on (`vma_prev_limit` in its brk).
+    fn begin_heap(&self, guard: &Guard, layout: &Layout, range: PageRange) -> Result<()> {
+        let totals = self.vmas.load(guard).summary().totals;
+        let after = totals.pages.total.saturating_mul(PAGE_SIZE).saturating_add(range.len());
+        if after > layout.address_space_limit {
+            return Err(Error::NoRoom);
+        }
+        if totals.vmas as u64 > MAX_MAP_COUNT {
+            return Err(Error::TooManyVmas);
+        }
+        let heap = Vma { range, flags: HEAP, page_offset: 0, backing: Backing::Anonymous, name: None };
+        let mut change = self.vmas.change(guard, range);
+        change.splice([heap])?;
+        self.apply(&mut change, guard, range)
     }
 
     /// Extends the stack above `addr` down to it, by Linux's rules (`expand_downwards` in `mm/vma.c`): within RLIMIT_STACK, and no closer than

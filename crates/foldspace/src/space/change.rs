@@ -55,9 +55,15 @@ impl AddressSpace {
         range: PageRange,
         vma: Option<Vma>,
     ) -> Result<()> {
+        change.put(vma)?;
+        self.apply(change, guard, range)
+    }
+
+    /// Carries out a change that has been planned.
+    #[inline]
+    pub(super) fn apply(&self, change: &mut Change<'_>, guard: &Guard, range: PageRange) -> Result<()> {
         // Where nothing was mapped nothing is present, and no fault installs anything before the new version is published.
         let was_hole = change.first_touched().is_none();
-        change.put(vma)?;
         let mut garbage = Garbage::new();
         if let Err(error) = self.tables().own_range(range, Touch::Edges, &mut garbage) {
             self.finish(garbage, guard, range);
@@ -74,7 +80,7 @@ impl AddressSpace {
             self.in_change.end();
         }
         self.note_mapped(guard);
-        self.finish(garbage, guard, range);
+        self.finish_in_place(&mut garbage, guard, range);
         Ok(())
     }
 
@@ -87,8 +93,14 @@ impl AddressSpace {
 
     /// The end of every change: first no processor uses the old translations, then what they led to may go.
     pub(super) fn finish(&self, mut garbage: Garbage, guard: &Guard, range: PageRange) {
+        self.finish_in_place(&mut garbage, guard, range);
+    }
+
+    /// As [`AddressSpace::finish`]: the garbage, some hundred bytes, stays where it is.
+    #[inline]
+    pub(super) fn finish_in_place(&self, garbage: &mut Garbage, guard: &Guard, range: PageRange) {
         garbage.settle(&self.memory, self.id, Flush::Range(range));
-        garbage.retire(&self.memory, guard);
+        garbage.retire_so_far(&self.memory, guard);
     }
 }
 

@@ -113,7 +113,7 @@ impl AddressSpace {
                 set_access(memory, table, index, entry, *flags);
             });
         }
-        self.finish(garbage, guard, touched);
+        self.finish_in_place(&mut garbage, guard, touched);
         Ok(())
     }
 }
