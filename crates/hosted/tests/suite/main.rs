@@ -3,9 +3,11 @@
 mod chaos;
 mod checker;
 mod cost;
+mod frames;
 mod interleave;
 mod isolation;
 mod life;
+mod linux;
 mod model;
 mod ops;
 mod regressions;

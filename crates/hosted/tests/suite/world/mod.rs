@@ -1,35 +1,25 @@
 //! The manager and the model side by side: every step is done to both, and whatever can be seen is compared.
 
+mod places;
+mod verify;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use foldspace::addr::USER_END;
 use foldspace::backing::{Identity, Source};
 use foldspace::space::{Access, Fault, Layout, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
-use foldspace_hosted::{AccessError, CacheSize, Cause, Host, Processor, Refusal};
+use foldspace_hosted::{AccessError, CacheSize, Host, Processor, Refusal};
 
 use crate::model::{Content, Force, Model, ModelObject, ModelSpace, ObjectKind, PAGE, Page, pattern, render};
 use crate::ops::{By, Len, Op, Pick, Place, Sharing, Span, What, Where};
+use places::pages;
 
 /// Address spaces at most: a fork too many replaces one.
 const MOST_SPACES: usize = 6;
 /// Pages of which the content is compared after each step, at most.
 const MOST_TOUCHED: usize = 300;
-/// Where tables of the four levels, and the user half, begin and end: the page from which distances count.
-const EDGES: [u64; 9] = [
-    0x1_0000,
-    0x20_0000,
-    0x4000_0000,
-    0x80_0000_0000,
-    0x80_4000_0000,
-    0x4000_0000_0000,
-    0x7f80_0000_0000,
-    0x7fff_ffe0_0000,
-    USER_END.0,
-];
-
 /// A file whose pages are [`pattern`]s up to its first length.
 struct Pattern {
     inode: u64,
@@ -188,37 +178,6 @@ impl World {
 
     fn space(&self, pick: Pick) -> usize {
         pick as usize % self.spaces.len()
-    }
-
-    fn area(&self, space: usize, pick: Pick) -> Option<(Page, Page)> {
-        let areas = &self.model.spaces[space].areas;
-        let number = pick as usize % areas.len().max(1);
-        areas.iter().nth(number).map(|(start, area)| (*start, area.end))
-    }
-
-    /// The page that a place means now.
-    pub fn page(&self, space: usize, place: Place) -> Page {
-        let (base, near): (Page, i64) = match place {
-            Place::Edge(edge, near) => (EDGES[edge as usize % EDGES.len()] / PAGE, near.into()),
-            Place::Area(area, at, near) => {
-                let (start, end) = self.area(space, area).unwrap_or((0x20_0000 / PAGE, 0x30_0000 / PAGE));
-                (start + (((end - start) * u64::from(at)) >> 16), near.into())
-            }
-            Place::AreaEnd(area, near) => (self.area(space, area).map_or(EDGES[3] / PAGE, |(_, end)| end), near.into()),
-            Place::Touched(page, near) => {
-                let number = page as usize % self.touched.len().max(1);
-                (self.touched.iter().nth(number).copied().unwrap_or(EDGES[2] / PAGE), near.into())
-            }
-            Place::Heap(near) => (self.model.spaces[space].layout.start_brk.get() / PAGE, near.into()),
-        };
-        base.saturating_add_signed(near)
-    }
-
-    /// A range, cut off at the end of the user half; `None` beyond.
-    fn range(&self, space: usize, place: Place, len: Len) -> Option<PageRange> {
-        let start = self.page(space, place);
-        let end = (start + pages(len)).min(USER_END.get() / PAGE);
-        PageRange::new(VirtAddr(start * PAGE), VirtAddr(end * PAGE))
     }
 
     /// Does a step to both sides and compares what they say.
@@ -517,59 +476,6 @@ impl World {
         }
     }
 
-    /// Compares all that can be seen without changing anything, and verifies the invariants.
-    pub fn verify(&self) {
-        let spaces: Vec<&AddressSpace> = self.spaces.iter().map(|space| &**space).collect();
-        let objects: Vec<&Object> = self.objects.iter().map(|object| &**object).collect();
-        for (number, space) in spaces.iter().enumerate() {
-            let text = String::from_utf8(space.maps().text()).expect("maps are text");
-            similar(&text, &self.model.maps(number));
-            let usage = space.usage();
-            assert_eq!(usage, self.model.usage(number, usage), "usage of space {number}");
-            assert!(usage.mapped_peak >= usage.mapped && usage.tables >= usage.tables_exclusive.max(1), "{usage:?}");
-            for &page in &self.touched {
-                self.verify_page(number, page);
-            }
-        }
-        if let Err(violation) = self.host.memory().check(&spaces, &objects) {
-            panic!("invariant violated: {violation:?}");
-        }
-        let stale = self.host.stale(&spaces);
-        assert!(stale.is_empty(), "a shootdown was forgotten: {stale:x?}");
-    }
-
-    /// What the tables say of a page must be what the model says, or nothing if the page has nothing of its own.
-    fn verify_page(&self, number: usize, page: Page) {
-        let model = &self.model.spaces[number];
-        let addr = VirtAddr(page * PAGE);
-        let translation = match self.host.translate(&self.spaces[number], addr) {
-            Ok(translation) => translation,
-            Err(Cause::NotPresent(_) | Cause::NotCanonical) => {
-                assert!(!model.private.contains_key(&page), "the page at {addr} of space {number} is lost");
-                return;
-            }
-            Err(Cause::Supervisor) => {
-                assert_no_access(model, page);
-                return;
-            }
-            Err(cause) => panic!("the tables of space {number} at {addr}: {cause:?}"),
-        };
-        let Some((_, area)) = model.area(page) else {
-            panic!("space {number} still translates {addr}, which is not mapped");
-        };
-        assert!(
-            !translation.rights.user || area.flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC),
-            "{addr} of space {number} can be accessed, and must not"
-        );
-        let rights = translation.rights;
-        assert!(!rights.writable || area.flags.contains(VmaFlags::WRITE), "{addr} of space {number} is writable");
-        assert!(!rights.executable || area.flags.contains(VmaFlags::EXEC), "{addr} of space {number} is executable");
-        let mut seen = vec![0; PAGE as usize];
-        self.host.peek(translation, 0, &mut seen).expect("the frame is in the arena");
-        let expected = self.model.page(number, page).expect("the area is there");
-        assert!(seen == expected, "content of {addr} in space {number}: {}", difference(&seen, &expected));
-    }
-
     /// Ends everything and says how many frames are left over.
     pub fn end(self) -> Host {
         let World { host, spaces, objects, processors, .. } = self;
@@ -577,19 +483,6 @@ impl World {
         drop(spaces);
         drop(objects);
         host
-    }
-}
-
-fn assert_no_access(model: &ModelSpace, page: Page) {
-    let (_, area) = model.area(page).expect("what is present is mapped");
-    assert!(!area.flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC));
-}
-
-fn pages(len: Len) -> u64 {
-    match len {
-        Len::Pages(pages) => pages.into(),
-        Len::Tables(tables, near) => (u64::from(tables) * 512).saturating_add_signed(near.into()),
-        Len::Huge(gib) => u64::from(gib) << 18,
     }
 }
 
@@ -619,20 +512,4 @@ fn difference(seen: &[u8], expected: &[u8]) -> String {
         Some(at) => format!("byte {at} is {:#x}, not {:#x}", seen[at], expected[at]),
         None => format!("{} bytes, not {}", seen.len(), expected.len()),
     }
-}
-
-/// Compares maps, with the inode of shared anonymous memory, which the manager chooses, left out.
-fn similar(seen: &str, expected: &str) {
-    let without_inode = |text: &str| -> String {
-        let line = |line: &str| match line.split_once(" 00:01 ") {
-            Some((head, tail)) => {
-                let name = tail.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
-                format!("{head} 00:01 {name}\n")
-            }
-            None => format!("{line}\n"),
-        };
-        text.lines().map(line).collect()
-    };
-    let (seen, expected) = (without_inode(seen), without_inode(expected));
-    assert!(seen == expected, "maps differ, seen:\n{seen}expected:\n{expected}");
 }

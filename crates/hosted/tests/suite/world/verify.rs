@@ -1,0 +1,84 @@
+//! What can be seen of a life without changing it.
+
+use foldspace::vma::VmaFlags;
+use foldspace::{AddressSpace, Object, VirtAddr};
+use foldspace_hosted::Cause;
+
+use super::{World, difference};
+use crate::model::{ModelSpace, PAGE, Page};
+
+impl World {
+    /// Compares all that can be seen without changing anything, and verifies the invariants.
+    pub fn verify(&self) {
+        let spaces: Vec<&AddressSpace> = self.spaces.iter().map(|space| &**space).collect();
+        let objects: Vec<&Object> = self.objects.iter().map(|object| &**object).collect();
+        for (number, space) in spaces.iter().enumerate() {
+            let text = String::from_utf8(space.maps().text()).expect("maps are text");
+            similar(&text, &self.model.maps(number));
+            let usage = space.usage();
+            assert_eq!(usage, self.model.usage(number, usage), "usage of space {number}");
+            assert!(usage.mapped_peak >= usage.mapped && usage.tables >= usage.tables_exclusive.max(1), "{usage:?}");
+            for &page in &self.touched {
+                self.verify_page(number, page);
+            }
+        }
+        if let Err(violation) = self.host.memory().check(&spaces, &objects) {
+            panic!("invariant violated: {violation:?}");
+        }
+        let stale = self.host.stale(&spaces);
+        assert!(stale.is_empty(), "a shootdown was forgotten: {stale:x?}");
+    }
+
+    /// What the tables say of a page must be what the model says, or nothing if the page has nothing of its own.
+    fn verify_page(&self, number: usize, page: Page) {
+        let model = &self.model.spaces[number];
+        let addr = VirtAddr(page * PAGE);
+        let translation = match self.host.translate(&self.spaces[number], addr) {
+            Ok(translation) => translation,
+            Err(Cause::NotPresent(_) | Cause::NotCanonical) => {
+                assert!(!model.private.contains_key(&page), "the page at {addr} of space {number} is lost");
+                return;
+            }
+            Err(Cause::Supervisor) => {
+                assert_no_access(model, page);
+                return;
+            }
+            Err(cause) => panic!("the tables of space {number} at {addr}: {cause:?}"),
+        };
+        let Some((_, area)) = model.area(page) else {
+            panic!("space {number} still translates {addr}, which is not mapped");
+        };
+        assert!(
+            !translation.rights.user || area.flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC),
+            "{addr} of space {number} can be accessed, and must not"
+        );
+        let rights = translation.rights;
+        assert!(!rights.writable || area.flags.contains(VmaFlags::WRITE), "{addr} of space {number} is writable");
+        assert!(!rights.executable || area.flags.contains(VmaFlags::EXEC), "{addr} of space {number} is executable");
+        let mut seen = vec![0; PAGE as usize];
+        self.host.peek(translation, 0, &mut seen).expect("the frame is in the arena");
+        let expected = self.model.page(number, page).expect("the area is there");
+        assert!(seen == expected, "content of {addr} in space {number}: {}", difference(&seen, &expected));
+    }
+}
+
+fn assert_no_access(model: &ModelSpace, page: Page) {
+    let (_, area) = model.area(page).expect("what is present is mapped");
+    assert!(!area.flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC));
+}
+
+/// Compares maps, with the inode of shared anonymous memory, which the manager chooses, left out.
+fn similar(seen: &str, expected: &str) {
+    let without_inode = |text: &str| -> String {
+        let line = |line: &str| match line.split_once(" 00:01 ") {
+            Some((head, tail)) => {
+                let name = tail.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+                format!("{head} 00:01 {name}\n")
+            }
+            None => format!("{line}\n"),
+        };
+        text.lines().map(line).collect()
+    };
+    let (seen, expected) = (without_inode(seen), without_inode(expected));
+    assert!(seen == expected, "maps differ, seen:\n{seen}expected:\n{expected}");
+}
