@@ -13,7 +13,7 @@ pub fn rows() -> Vec<Row> {
     for mib in [4, 64, 512, 1024, 3072] {
         let work = move |settings: &Settings| {
             let _resident = Region::filled(mib * PAGES_PER_MIB)?;
-            fork_alone(settings, settings.effort.runs(9))
+            fork_alone(settings, settings.effort.runs(15))
         };
         rows.push(
             Row::new(format!("fork_{mib}"), format!("fork, {mib} MiB resident"), "call", work).needs_mib(room(mib)),
@@ -34,7 +34,7 @@ pub fn rows() -> Vec<Row> {
                 if let Some(step) = touch_every {
                     (0..areas).step_by(step).for_each(|page| region.write(page, 1));
                 }
-                fork_alone(settings, settings.effort.runs(9))
+                fork_alone(settings, settings.effort.runs(15))
             };
             let name = format!("fork_vmas_{areas}{suffix}");
             rows.push(Row::new(name, format!("fork, {areas} VMAs, {populated}"), "call", work).needs_mib(400));
