@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![no_std]
+#![deny(unsafe_code)]
 
 extern crate alloc;
 #[cfg(test)]
@@ -10,6 +11,7 @@ pub mod backing;
 pub mod check;
 pub mod error;
 pub mod frame;
+#[expect(unsafe_code, reason = "an embedder makes promises that memory safety rests on")]
 pub mod platform;
 pub mod proc;
 pub mod reverse;

@@ -1,8 +1,10 @@
 //! Physical frames: their records, the allocator, and [`Memory`], which holds them all.
 
 mod buddy;
+#[expect(unsafe_code, reason = "turns frame numbers into pointers, and does nothing else")]
 mod direct_map;
 mod garbage;
+#[expect(unsafe_code, reason = "its constructor takes over the frames")]
 mod memory;
 mod record;
 
