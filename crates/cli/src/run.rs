@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -9,7 +10,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use foldspace_wire::{Bytes, Input, Job};
-use tempfile::NamedTempFile;
 
 use crate::archive::{self, Node, Tree};
 use crate::args;
@@ -74,14 +74,15 @@ impl Task<'_> {
             (System::Foldspace, Some(kernel)) if kernel.is_file() => kernel.clone(),
             (System::Foldspace, Some(kernel)) => bail!("the kernel {} does not exist", kernel.display()),
         };
-        let mut archive = NamedTempFile::new().context("cannot make a temporary file for the archive")?;
-        let size = archive::write(&tree, archive.as_file_mut())?;
+        // A file without a name: nothing is left behind however the command ends. QEMU opens it by our descriptor.
+        let mut archive = tempfile::tempfile().context("cannot make a temporary file for the archive")?;
+        let size = archive::write(&tree, &mut archive)?;
         self.check_memory(size)?;
         let machine = Machine {
             shape: self.shape.clone(),
             system: self.system,
             kernel,
-            archive: archive.path().to_owned(),
+            archive: format!("/proc/{}/fd/{}", std::process::id(), archive.as_raw_fd()).into(),
             interactive: self.streams.interactive(),
             show_log: self.show_log,
             limit: self.limit,

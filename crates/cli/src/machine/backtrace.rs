@@ -39,7 +39,8 @@ fn calls(image: &Loader, address: u64) -> Vec<String> {
     let mut calls = Vec::new();
     if let Ok(mut frames) = image.find_frames(address) {
         while let Ok(Some(frame)) = frames.next() {
-            let function = frame.function.as_ref().and_then(|name| name.demangle().ok().map(|name| without_hash(&name)));
+            let function =
+                frame.function.as_ref().and_then(|name| name.demangle().ok().map(|name| without_hash(&name)));
             let place = frame.location.and_then(|place| Some(format!(" ({}:{})", place.file?, place.line?)));
             if let Some(function) = function {
                 calls.push(function + &place.unwrap_or_default());

@@ -16,8 +16,9 @@ use crate::machine::System;
 
 const PROGRAM: &str = "bench-basic";
 
-/// Room for the largest row, a process of 3 GiB, and without it.
-const MEMORY: u64 = 4 << 30;
+/// Room for the largest row, a process of 3 GiB, while the pages of the row before may still wait to be freed; and
+/// without it.
+const MEMORY: u64 = 5 << 30;
 const QUICK_MEMORY: u64 = 2 << 30;
 
 /// A line of the measuring program.
