@@ -99,6 +99,8 @@ pub enum Op {
     NewFile(u8),
     ReadFile(Pick, u16, u16),
     WriteFile(Pick, u16, u8, u8),
+    /// Cuts a file, or makes it longer; only where nobody maps it, since pages that are mapped stay so.
+    ResizeFile(Pick, u16),
     /// Runs a space on a processor, so that it gets caches, or keeps them.
     Switch(Pick, Pick),
     Reclaim,
@@ -222,6 +224,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => p().prop_map(Op::NewFile),
         1 => (p(), any::<u16>(), 0u16..9000).prop_map(|(object, at, len)| Op::ReadFile(object, at, len)),
         2 => (p(), any::<u16>(), 1u8..200, p()).prop_map(|(object, at, len, seed)| Op::WriteFile(object, at, len, seed)),
+        1 => (p(), 0u16..24_000).prop_map(|(object, len)| Op::ResizeFile(object, len)),
         3 => (p(), p()).prop_map(|(cpu, s)| Op::Switch(cpu, s)),
         1 => Just(Op::Reclaim),
         2 => by().prop_map(Op::Audit),

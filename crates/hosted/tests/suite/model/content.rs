@@ -64,6 +64,18 @@ impl ModelObject {
         }
     }
 
+    /// A cut, or growth: what is new is zero.
+    pub fn set_len(&mut self, len: u64) {
+        if let ObjectKind::File { source_len, .. } = &mut self.kind {
+            *source_len = len.min(*source_len);
+        }
+        self.len = len;
+        self.pages.retain(|index, _| index * PAGE < len);
+        if let Some(last) = self.pages.get_mut(&(len / PAGE)) {
+            last[(len % PAGE) as usize..].fill(0);
+        }
+    }
+
     /// A read from the file.
     pub fn read_at(&self, offset: u64, len: usize) -> Vec<u8> {
         let end = self.len.min(offset + len as u64);
@@ -89,6 +101,12 @@ pub enum Force {
 }
 
 impl Model {
+    /// Whether any area shows an object.
+    pub fn is_mapped(&self, object: usize) -> bool {
+        let mut areas = self.spaces.iter().flat_map(|space| space.areas.values());
+        areas.any(|area| area.content == Content::Object(object))
+    }
+
     /// What a page shows.
     pub fn page(&self, space: usize, page: Page) -> Option<Vec<u8>> {
         let space = &self.spaces[space];

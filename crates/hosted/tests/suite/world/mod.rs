@@ -315,6 +315,13 @@ impl World {
                 self.model.objects[object].write_at(offset.into(), &bytes);
                 assert_eq!(self.objects[object].len(), self.model.objects[object].len, "length of a file");
             }
+            Op::ResizeFile(object, len) => {
+                let object = object as usize % self.objects.len();
+                if !self.model.is_mapped(object) {
+                    self.objects[object].set_len(len.into()).expect("it cannot fail");
+                    self.model.objects[object].set_len(len.into());
+                }
+            }
             Op::Switch(processor, space) => {
                 let (processor, space) = (processor as usize % self.processors.len(), self.space(space));
                 self.processors[processor].activate(&self.spaces[space]);
