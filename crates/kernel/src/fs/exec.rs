@@ -1,7 +1,6 @@
 //! Opening a program.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use foldspace::Object;
 
@@ -11,12 +10,10 @@ use super::path::{FsContext, LastLink, Lookup};
 use super::permission::{self, Wanted};
 use crate::errno::Errno;
 
-/// A program file that may be executed.
+/// A program file that may be executed; it cannot be written while this exists.
 pub struct ExecFile {
     /// Its pages, to be mapped.
     pub object: Arc<Object>,
-    /// Its path, absolute, as `/proc/PID/exe` shows it.
-    pub path: Vec<u8>,
     dentry: Arc<Dentry>,
 }
 
@@ -26,10 +23,21 @@ impl ExecFile {
         Ok(self.object.read_at(offset, out)?)
     }
 
+    /// Its name in the tree.
+    pub fn dentry(&self) -> &Arc<Dentry> {
+        &self.dentry
+    }
+
     /// Permission bits, set-id bits included, owner and group.
     pub fn permissions(&self) -> (u32, u32, u32) {
         let attributes = self.dentry.inode.attributes.lock();
         (attributes.permissions, attributes.uid, attributes.gid)
+    }
+}
+
+impl Drop for ExecFile {
+    fn drop(&mut self) {
+        self.dentry.inode.end_executing();
     }
 }
 
@@ -60,8 +68,7 @@ pub fn open_exec_file(file: &File) -> Result<ExecFile, Errno> {
 fn from_dentry(dentry: Arc<Dentry>) -> Result<ExecFile, Errno> {
     let regular = dentry.inode.regular().ok_or(Errno::EACCES)?;
     permission::check(&dentry.inode, Wanted::EXECUTE)?;
+    dentry.inode.begin_executing()?;
     let object = regular.object().clone();
-    let mut path = Vec::new();
-    dentry.path(None, &mut path);
-    Ok(ExecFile { object, path, dentry })
+    Ok(ExecFile { object, dentry })
 }

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicI32, Ordering};
 
 use spin::Mutex;
 
@@ -10,6 +11,7 @@ use super::pipe::Pipe;
 use super::procfs::Node;
 use super::regular::Regular;
 use super::superblock::Superblock;
+use crate::errno::Errno;
 use crate::time::{NANOS_PER_SECOND, realtime_ns};
 
 /// Type bits of `st_mode` (`include/uapi/linux/stat.h`).
@@ -157,6 +159,8 @@ pub struct Inode {
     pub attributes: Mutex<Attributes>,
     /// Advisory locks on it.
     pub locks: LockTable,
+    /// How many have it open for writing, or, below 0, how many execute it: never both (`i_writecount` of Linux).
+    writers: AtomicI32,
 }
 
 impl Inode {
@@ -167,12 +171,14 @@ impl Inode {
 
     /// An inode whose number is given.
     pub fn numbered(superblock: &Arc<Superblock>, number: u64, kind: Kind, attributes: Attributes) -> Arc<Inode> {
+        superblock.inode_made();
         Arc::new(Inode {
             superblock: superblock.clone(),
             number,
             kind,
             attributes: Mutex::new(attributes),
             locks: LockTable::new(),
+            writers: AtomicI32::new(0),
         })
     }
 
@@ -222,6 +228,27 @@ impl Inode {
         core::ptr::eq(self, other) || (self.superblock.device == other.superblock.device && self.number == other.number)
     }
 
+    /// Begins writing, until what is returned is dropped. `ETXTBSY` while it is executed.
+    pub fn begin_writing(self: &Arc<Inode>) -> Result<Writing, Errno> {
+        self.change_writers(|writers| (writers >= 0).then_some(writers + 1))?;
+        Ok(Writing(self.clone()))
+    }
+
+    /// Begins executing. `ETXTBSY` while it is open for writing.
+    pub fn begin_executing(&self) -> Result<(), Errno> {
+        self.change_writers(|writers| (writers <= 0).then_some(writers - 1))
+    }
+
+    /// Ends what [`Inode::begin_executing`] began.
+    pub fn end_executing(&self) {
+        self.writers.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn change_writers(&self, change: impl Fn(i32) -> Option<i32>) -> Result<(), Errno> {
+        let changed = self.writers.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+        changed.map(drop).map_err(|_| Errno::ETXTBSY)
+    }
+
     /// Notes a change of the content.
     pub fn touch_modified(&self) {
         let now = Timestamp::now();
@@ -242,5 +269,20 @@ impl Inode {
         let mut attributes = self.attributes.lock();
         attributes.links = attributes.links.saturating_add_signed(change);
         attributes.changed = now;
+    }
+}
+
+impl Drop for Inode {
+    fn drop(&mut self) {
+        self.superblock.inode_gone();
+    }
+}
+
+/// Somebody may write the inode: nobody executes it.
+pub struct Writing(Arc<Inode>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.writers.fetch_sub(1, Ordering::AcqRel);
     }
 }

@@ -32,6 +32,7 @@ pub mod poll;
 pub mod procfs;
 pub mod random;
 pub mod regular;
+pub mod reserve;
 pub mod socket;
 pub mod superblock;
 pub mod tree;

@@ -7,7 +7,7 @@ use super::dentry::Dentry;
 use super::device;
 use super::directory::DirectoryBody;
 use super::file::{Body, File, NameOnly, OpenFlags};
-use super::inode::{Attributes, Inode, Kind};
+use super::inode::{Attributes, Inode, Kind, Writing};
 use super::path::{FsContext, Last, LastLink, Lookup, Parent};
 use super::permission::{self, Wanted};
 use super::regular::{Regular, RegularBody};
@@ -117,10 +117,11 @@ fn open_temporary(
     let inode = Regular::create(&directory.inode.superblock, attributes, &[])?;
     let mut name = alloc::vec![b'#'];
     name.extend_from_slice(alloc::format!("{}", inode.number).as_bytes());
+    let writing = Some(inode.begin_writing()?);
     let dentry = Dentry::new(directory, &name, inode);
     dentry.set_removed();
     let flags = flags - OpenFlags::TEMPORARY;
-    Ok(File::new(dentry, flags, Box::new(RegularBody)))
+    Ok(File::new(dentry, flags, Box::new(RegularBody { writing })))
 }
 
 fn check_type(dentry: &Dentry, flags: OpenFlags) -> Result<(), Errno> {
@@ -142,17 +143,14 @@ fn open_dentry(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, Errn
 }
 
 fn open_permitted(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, Errno> {
-    let inode: &Inode = &dentry.inode;
+    let inode = &dentry.inode;
     if inode.is_directory() && (flags.writable() || flags.contains(OpenFlags::TRUNCATE)) {
         return Err(Errno::EISDIR);
     }
     let body: Box<dyn Body> = match &inode.kind {
         Kind::Regular(regular) => {
-            if flags.contains(OpenFlags::TRUNCATE) && !regular.object().is_empty() {
-                regular.set_len(0)?;
-                inode.touch_modified();
-            }
-            Box::new(RegularBody)
+            let writing = begin_writing(inode, regular, flags)?;
+            Box::new(RegularBody { writing })
         }
         Kind::Directory => Box::new(DirectoryBody),
         Kind::Symlink(_) => return Err(Errno::ELOOP),
@@ -162,4 +160,18 @@ fn open_permitted(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, E
         Kind::Proc(node) => procfs::open(node, flags)?,
     };
     Ok(File::new(dentry.clone(), flags, body))
+}
+
+/// Counts a writer of a regular file, and empties the file, as the flags say.
+fn begin_writing(inode: &Arc<Inode>, regular: &Regular, flags: OpenFlags) -> Result<Option<Writing>, Errno> {
+    let empties = flags.contains(OpenFlags::TRUNCATE);
+    if !flags.writable() && !empties {
+        return Ok(None);
+    }
+    let writing = inode.begin_writing()?;
+    if empties {
+        regular.set_len(0)?;
+        inode.touch_modified();
+    }
+    Ok(flags.writable().then_some(writing))
 }

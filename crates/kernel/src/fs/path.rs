@@ -71,11 +71,6 @@ impl FsContext {
         FsContext { cwd: root.clone(), root, umask: 0o022 }
     }
 
-    /// What a path from the current directory refers to.
-    pub fn resolve(&self, path: &[u8], last_link: LastLink) -> Result<Arc<Dentry>, Errno> {
-        Lookup::new(self).resolve(&self.cwd, path, last_link)
-    }
-
     /// The directory above, no further than the root.
     pub fn up(&self, from: &Arc<Dentry>) -> Arc<Dentry> {
         if Arc::ptr_eq(from, &self.root) { from.clone() } else { from.parent() }

@@ -11,7 +11,7 @@ use super::dentry::Dentry;
 use super::file::{Body, File, OpenFlags, Ready};
 use super::inode::{Attributes, Inode, Kind};
 use super::io::{CHUNK, Sink, Supply, done_or_fault, new_page};
-use super::{poll, superblock};
+use super::{poll, reserve, superblock};
 use crate::errno::Errno;
 use crate::process::signal::Signal;
 use crate::process::{self, Task};
@@ -77,7 +77,7 @@ impl State {
         while from.remaining() > 0 && !self.is_full() {
             let mut block = match self.spare.take() {
                 Some(block) => block,
-                None => match new_page() {
+                None => match reserve::check(Errno::ENOMEM).and_then(|()| new_page()) {
                     Ok(bytes) => Block { bytes, start: 0, end: 0 },
                     Err(_) if done > 0 => return Ok(Some((done, false))),
                     Err(error) => return Err(error),

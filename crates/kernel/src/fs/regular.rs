@@ -10,8 +10,9 @@ use spin::Mutex;
 
 use super::dentry::Dentry;
 use super::file::{Body, File, Mappable, OpenFlags, Whence, seek_within};
-use super::inode::{Attributes, DeviceNumber, Inode, Kind};
+use super::inode::{Attributes, DeviceNumber, Inode, Kind, Writing};
 use super::io::{CHUNK, PageBuffer, Sink, Supply, done_or_fault};
+use super::reserve;
 use super::superblock::Superblock;
 use crate::errno::Errno;
 use crate::mm;
@@ -19,9 +20,6 @@ use crate::syscall::SysResult;
 
 /// A page, bytes.
 const PAGE: u64 = 4096;
-
-/// The part of the memory that files leave free: one of so many.
-const RESERVED: u64 = 64;
 
 /// Transfers of up to so many bytes go through a buffer on the stack.
 const SMALL: usize = 256;
@@ -198,8 +196,10 @@ impl Regular {
             };
             let want = from.remaining().min(buffer.len() - (at as usize & (buffer.len() - 1)));
             let got = from.take(&mut buffer[..want]);
-            if at + got as u64 > self.object.len() && is_memory_short() {
-                return if done > 0 { Ok(done) } else { Err(Errno::ENOSPC) };
+            if at + got as u64 > self.object.len()
+                && let Err(error) = reserve::check(Errno::ENOSPC)
+            {
+                return if done > 0 { Ok(done) } else { Err(error) };
             }
             if got > 0 {
                 match self.object.write_at(at, &buffer[..got]) {
@@ -221,12 +221,6 @@ impl Regular {
     }
 }
 
-/// Whether files must not grow: what is left is for programs and for the kernel itself.
-fn is_memory_short() -> bool {
-    let stats = mm::memory().stats();
-    stats.free < stats.total / RESERVED
-}
-
 /// What a lack of memory means to a writer of a file.
 fn no_space(error: foldspace::Error) -> Errno {
     match error {
@@ -237,7 +231,11 @@ fn no_space(error: foldspace::Error) -> Errno {
 }
 
 /// An open regular file.
-pub struct RegularBody;
+pub struct RegularBody {
+    /// Keeps others from executing it. Memfds do without, as on Linux.
+    #[expect(dead_code, reason = "held to be dropped")]
+    pub writing: Option<Writing>,
+}
 
 impl RegularBody {
     fn regular(file: &File) -> Result<&Regular, Errno> {

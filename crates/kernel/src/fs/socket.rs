@@ -12,7 +12,7 @@ use super::dentry::Dentry;
 use super::file::{Body, File, OpenFlags, Ready};
 use super::inode::{Attributes, Inode, Kind};
 use super::io::{Sink, Supply, done_or_fault};
-use super::{poll, superblock};
+use super::{poll, reserve, superblock};
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::signal::Signal;
@@ -192,6 +192,7 @@ impl State {
     }
 
     fn put(&mut self, from: &mut dyn Supply, want: usize) -> SysResult {
+        reserve::check(Errno::ENOBUFS)?;
         let mut message = Vec::new();
         message.try_reserve_exact(want).map_err(|_| Errno::ENOBUFS)?;
         message.resize(want, 0);

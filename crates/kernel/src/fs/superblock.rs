@@ -4,6 +4,8 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::inode::DeviceNumber;
+use crate::errno::Errno;
+use crate::mm;
 
 /// A kind of file system, with the facts that `statfs` and `/proc/filesystems` tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +46,7 @@ pub struct Superblock {
     /// `st_dev` of its inodes.
     pub device: DeviceNumber,
     next_inode: AtomicU64,
+    inodes: AtomicU64,
 }
 
 impl Superblock {
@@ -51,7 +54,37 @@ impl Superblock {
     pub fn new(kind: FsType) -> Arc<Superblock> {
         static NEXT_MINOR: AtomicU32 = AtomicU32::new(2);
         let minor = NEXT_MINOR.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Superblock { kind, device: DeviceNumber::new(0, minor), next_inode: AtomicU64::new(1) })
+        Arc::new(Superblock {
+            kind,
+            device: DeviceNumber::new(0, minor),
+            next_inode: AtomicU64::new(1),
+            inodes: AtomicU64::new(0),
+        })
+    }
+
+    /// Most inodes of a file system in memory: as many as half of all frames, Linux's default for tmpfs.
+    pub fn inode_limit(&self) -> u64 {
+        mm::memory().stats().total / 2
+    }
+
+    /// Inodes that exist.
+    pub fn inodes(&self) -> u64 {
+        self.inodes.load(Ordering::Relaxed)
+    }
+
+    /// Whether there may be one more: `ENOSPC`.
+    pub fn check_inodes(&self) -> Result<(), Errno> {
+        if self.kind == FsType::Tmpfs && self.inodes() >= self.inode_limit() { Err(Errno::ENOSPC) } else { Ok(()) }
+    }
+
+    /// Counts an inode that was made.
+    pub(super) fn inode_made(&self) {
+        self.inodes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an inode that is gone.
+    pub(super) fn inode_gone(&self) {
+        self.inodes.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A number for a new inode.

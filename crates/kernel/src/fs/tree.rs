@@ -9,6 +9,7 @@ use spin::Mutex;
 use super::dentry::{Dentry, Place};
 use super::inode::{Inode, Kind};
 use super::permission::{check_make, check_remove};
+use super::reserve;
 use crate::errno::Errno;
 
 /// Held by whoever changes names, so that a check (is it empty, is it there, does it lie below itself) stays true until it is acted on.
@@ -48,6 +49,8 @@ pub fn create(
     }
     check_can_hold(directory)?;
     check_make(directory)?;
+    reserve::check(Errno::ENOSPC)?;
+    directory.inode.superblock.check_inodes()?;
     let inode = make()?;
     let dentry = Dentry::new(directory, name, inode);
     if let Some(regular) = dentry.inode.regular() {
@@ -71,6 +74,7 @@ pub fn link(target: &Arc<Dentry>, directory: &Arc<Dentry>, name: &[u8]) -> Resul
     }
     check_can_hold(directory)?;
     check_make(directory)?;
+    reserve::check(Errno::ENOSPC)?;
     if !same_file_system(&target.inode, &directory.inode) {
         return Err(Errno::EXDEV);
     }

@@ -114,6 +114,8 @@ fn leave(task: &Arc<Task>, status: ExitStatus) {
         return;
     }
     process.real_timer.lock().disarm();
+    let program = process.exe.lock().take();
+    drop(program);
     let never_run = process.handed_over.lock().take();
     drop(never_run);
     if process.pid == tree::INIT {

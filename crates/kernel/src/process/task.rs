@@ -20,7 +20,7 @@ use super::signal::{self, Signal};
 use super::slot::Slot;
 use super::timer::RealTimer;
 use super::usage::Usage;
-use crate::fs::{FdTable, FsContext};
+use crate::fs::{ExecFile, FdTable, FsContext};
 use crate::mm;
 use crate::sched::{self, Thread, WaitQueue};
 
@@ -204,8 +204,8 @@ pub struct Process {
     pub children_changed: WaitQueue,
     /// `ITIMER_REAL` and `alarm`.
     pub real_timer: Mutex<RealTimer>,
-    /// Path of the program file.
-    pub exe: Mutex<Arc<[u8]>>,
+    /// The program file; `None` before the first exec and after the end.
+    pub exe: Mutex<Option<Arc<ExecFile>>>,
     /// `PR_SET_CHILD_SUBREAPER`.
     pub subreaper: AtomicBool,
     /// `PR_SET_PDEATHSIG`: a signal's number, 0 for none.
@@ -251,10 +251,10 @@ impl Process {
 
     /// The first process, without threads.
     pub(super) fn first() -> Process {
-        Process::new(Slot::new(Handlers::new()), Arc::new([]))
+        Process::new(Slot::new(Handlers::new()), None)
     }
 
-    fn new(handlers: Slot<Handlers>, exe: Arc<[u8]>) -> Process {
+    fn new(handlers: Slot<Handlers>, exe: Option<Arc<ExecFile>>) -> Process {
         Process {
             pid: super::tree::INIT,
             ppid: AtomicU32::new(0),

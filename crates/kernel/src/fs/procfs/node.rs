@@ -9,9 +9,6 @@ use crate::errno::Errno;
 use crate::fs::dentry::Dentry;
 use crate::fs::file::File;
 use crate::fs::inode::mode;
-use crate::fs::mount;
-use crate::fs::path::FsContext;
-use crate::fs::path::LastLink;
 use crate::process::{self, Pid, Task};
 use crate::sched;
 
@@ -475,15 +472,10 @@ impl Node {
     }
 }
 
-/// A process's program: by the path that it was started by.
+/// A process's program.
 fn executable(task: &Task) -> Result<Jump, Errno> {
-    let path = task.process.exe.lock().clone();
-    if path.is_empty() {
-        return Err(Errno::ENOENT);
-    }
-    let everything = FsContext::new(mount::root().clone());
-    match everything.resolve(&path, LastLink::Follow) {
-        Ok(dentry) => Ok(Jump::Dentry { dentry, shown: path.to_vec() }),
-        Err(_) => Ok(Jump::Path([&path[..], b" (deleted)"].concat())),
-    }
+    let program = task.process.exe.lock().clone().ok_or(Errno::ENOENT)?;
+    let mut shown = Vec::new();
+    program.dentry().path(None, &mut shown);
+    Ok(Jump::Dentry { dentry: program.dentry().clone(), shown })
 }

@@ -44,7 +44,7 @@ pub struct Program {
     space: Arc<AddressSpace>,
     entry: VirtAddr,
     stack_pointer: VirtAddr,
-    path: Vec<u8>,
+    file: ExecFile,
     filename: Vec<u8>,
     credentials: Credentials,
     /// Signals that it starts with blocked: those of the thread that called exec.
@@ -130,7 +130,7 @@ fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Argumen
     let stack_pointer = stack::build(&space, &arguments, &facts, stack_limit)?;
     let blocked = task.signals.lock().blocked;
     let (space, filename) = (Arc::new(space), filename.to_vec());
-    Ok(Program { space, entry, stack_pointer, path: file.path, filename, credentials, blocked })
+    Ok(Program { space, entry, stack_pointer, file, filename, credentials, blocked })
 }
 
 /// Follows `#!` lines to a program that is none.
@@ -205,7 +205,8 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
         signals.sleep = None;
     }
     task.set_credentials(program.credentials);
-    *process.exe.lock() = Arc::from(program.path);
+    let before = process.exe.lock().replace(Arc::new(program.file));
+    drop(before);
     process.dumpable.store(true, Ordering::Relaxed);
     task.set_comm(program.filename.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
     tree::executed(process.pid);

@@ -13,6 +13,7 @@ use crate::fs::File;
 use crate::fs::fdtable::AtExec;
 use crate::fs::file::OpenFlags;
 use crate::fs::io::{Sink, UserVector};
+use crate::fs::reserve;
 use crate::fs::socket::{self, Manner, Shutdown, Socket, Style};
 use crate::mm::uaccess;
 use crate::process::Task;
@@ -47,6 +48,7 @@ pub(super) fn insert_pair(
     at_exec: AtExec,
     address: u64,
 ) -> SysResult {
+    reserve::check(Errno::ENFILE)?;
     let limit = descriptor_limit(task);
     let (a, b) = {
         let mut files = task.files.lock();

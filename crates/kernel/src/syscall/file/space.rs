@@ -26,6 +26,7 @@ pub fn truncate(task: &Task, path_address: u64, len: i64) -> SysResult {
     let dentry = Base::current(task).resolve(&path(path_address)?, LastLink::Follow)?;
     let may_write = dentry.inode.regular().map_or(Ok(()), |_| permission::check(&dentry.inode, Wanted::WRITE));
     may_write?;
+    let _writing = dentry.inode.begin_writing()?;
     set_len(&dentry.inode, len)
 }
 

@@ -58,7 +58,8 @@ pub fn memfd_create(task: &Task, name: u64, flags: u32) -> SysResult {
         regular.set_label(&shown);
     }
     let dentry = Dentry::nowhere(shown, inode);
-    let file = File::new(dentry, OpenFlags::READ_WRITE | OpenFlags::LARGE_FILE, Box::new(RegularBody));
+    let file =
+        File::new(dentry, OpenFlags::READ_WRITE | OpenFlags::LARGE_FILE, Box::new(RegularBody { writing: None }));
     Ok(insert(task, file, AtExec::from_flag(flags, raw::MFD_CLOEXEC))? as usize)
 }
 

@@ -237,8 +237,8 @@ fn put_statfs(inode: &Inode, address: u64) -> SysResult {
         value.blocks = stats.total / 2;
         value.free = stats.free.min(value.blocks);
         value.available = value.free;
-        value.files = stats.total / 2;
-        value.free_files = value.free;
+        value.files = inode.superblock.inode_limit();
+        value.free_files = value.files.saturating_sub(inode.superblock.inodes());
     }
     value.id = [inode.superblock.device.encode() as i32, 0];
     uaccess::write(address, &value)?;
