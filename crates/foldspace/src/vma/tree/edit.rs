@@ -106,6 +106,38 @@ impl Edit {
         Some(edit)
     }
 
+    /// Slots below that stay, that of the low part among them.
+    #[inline(always)]
+    fn keep(&self) -> usize {
+        self.from + usize::from(self.low.is_some())
+    }
+
+    /// The first slot from which on all stay.
+    #[inline(always)]
+    fn resume(&self) -> usize {
+        self.to - usize::from(self.high.is_some() && !self.splits())
+    }
+
+    /// Slots that there will be.
+    #[inline(always)]
+    fn len_after(&self, len: usize, put: bool) -> usize {
+        self.keep() + usize::from(put && !self.joined) + usize::from(self.splits()) + (len - self.resume())
+    }
+
+    /// Where one VMA starts and ends, if nothing else changes.
+    #[inline(always)]
+    fn moved_ends(&self, vmas: &[Vma], new: Option<&Vma>) -> Option<(VirtAddr, VirtAddr)> {
+        if self.to - self.from != 1 || new.is_some() && !self.joined {
+            return None;
+        }
+        let vma = vmas.get(self.from)?;
+        match (self.low, self.high) {
+            (Some(end), None) => Some((vma.start(), end)),
+            (None, Some(start)) => Some((start, vma.end())),
+            _ => None,
+        }
+    }
+
     /// The VMA is in one piece, and both its ends stay.
     #[inline(always)]
     fn splits(&self) -> bool {
@@ -140,16 +172,73 @@ pub(super) fn plan<'t>(plan: &mut Plan<'t>, site: &Site<'t>, range: PageRange, v
         return Ok(false);
     }
     let Some(edit) = Edit::new(site, vmas, range, vma.as_ref()) else { return Ok(false) };
-    let splits = edit.splits();
-    let own = usize::from(vma.is_some() && !edit.joined) + usize::from(splits);
-    let keep = edit.from + usize::from(edit.low.is_some());
-    let resume = edit.to - usize::from(edit.high.is_some() && !splits);
     let least = if above.is_empty() { 1 } else { min_len(0) };
-    let len = keep + own + (vmas.len() - resume);
-    if len < least || len > LEAF_CAP {
-        return Ok(false);
+    let (mut new, keep, resume) = if let Some((start, end)) = edit.moved_ends(vmas, vma.as_ref()) {
+        drop(vma.take());
+        (move_ends(leaf, vmas, edit.from, start, end)?, edit.from, edit.from)
+    } else {
+        let (keep, resume) = (edit.keep(), edit.resume());
+        let len = edit.len_after(vmas.len(), vma.is_some());
+        if len < least || len > LEAF_CAP {
+            return Ok(false);
+        }
+        (replace_slots(leaf, vmas, &edit, site, range, vma)?, keep, resume)
+    };
+    if !above.is_empty() {
+        let change = new.as_ref().summary().totals.minus(&leaf.summary().totals);
+        for step in above.iter().rev() {
+            new = replace_child(step.node, step.index, new, &change)?;
+        }
     }
+    plan.set_narrow(new, keep, resume);
+    Ok(true)
+}
 
+/// The simplest change: one VMA starts or ends elsewhere.
+#[inline]
+fn move_ends<'t>(leaf: NodeRef<'t>, vmas: &'t [Vma], at: usize, start: VirtAddr, end: VirtAddr) -> Result<NewNode<'t>> {
+    let Some(vma) = vmas.get(at) else { return Err(Error::BadRange) };
+    let mut new = NewLeaf::copy_of(leaf)?;
+    new.move_ends(at, start, end)?;
+    let mut new = new.finish();
+    let summary = new.summary_mut();
+    // The holes beside it, as they were and as they are.
+    let (mut was, mut now) = (0, 0);
+    match vmas.get(at.wrapping_sub(1)) {
+        None => summary.start = start,
+        Some(below) if vma.start() != start => {
+            (was, now) = (vma.start().get() - below.end().get(), start.get() - below.end().get());
+        }
+        Some(_) => {}
+    }
+    match vmas.get(at + 1) {
+        None => summary.end = end,
+        Some(above) if vma.end() != end => {
+            (was, now) = (above.start().get() - vma.end().get(), above.start().get() - end.get());
+        }
+        Some(_) => {}
+    }
+    let bytes = (end.get() - start.get()).wrapping_sub(vma.range.len());
+    summary.totals.add_pages(vma.flags, (bytes as i64 >> PAGE_SHIFT) as u64);
+    if now > summary.largest_gap {
+        summary.largest_gap = now;
+    } else if was == summary.largest_gap && now < was {
+        let largest = widest_gap(new.as_ref().vmas());
+        new.summary_mut().largest_gap = largest;
+    }
+    Ok(new)
+}
+
+/// The general change of one leaf.
+fn replace_slots<'t>(
+    leaf: NodeRef<'t>,
+    vmas: &'t [Vma],
+    edit: &Edit,
+    site: &Site<'t>,
+    range: PageRange,
+    vma: &mut Option<Vma>,
+) -> Result<NewNode<'t>> {
+    let (splits, keep, resume) = (edit.splits(), edit.keep(), edit.resume());
     let mut new = NewLeaf::following(leaf, keep)?;
     if let (Some(end), Some(low)) = (edit.low, vmas.get(edit.from)) {
         new.move_ends(edit.from, low.start(), end)?;
@@ -167,12 +256,13 @@ pub(super) fn plan<'t>(plan: &mut Plan<'t>, site: &Site<'t>, range: PageRange, v
     }
     new.copy(vmas.get(resume..).unwrap_or(&[]));
     if !splits && let (Some(start), Some(high)) = (edit.high, vmas.get(resume)) {
-        new.move_ends(keep + own, start, high.end())?;
+        new.move_ends(new.len() - (vmas.len() - resume), start, high.end())?;
     }
     let mut new = new.finish();
 
     let old = leaf.summary();
     let slots = new.as_ref().vmas();
+    let len = slots.len();
     let gone = all_flags(vmas.get(keep..resume).unwrap_or(&[]));
     let flags = if slots.get(keep).is_some_and(|vma| vma.flags.contains(gone)) {
         old.flags | added.unwrap_or_default()
@@ -187,7 +277,7 @@ pub(super) fn plan<'t>(plan: &mut Plan<'t>, site: &Site<'t>, range: PageRange, v
     let summary = new.summary_mut();
     (summary.start, summary.end, summary.largest_gap, summary.flags) = (start, end, largest_gap, flags);
     let totals = &mut summary.totals;
-    totals.vmas = totals.vmas.wrapping_add(len).wrapping_sub(vmas.len());
+    totals.vmas = len;
     for cut in vmas.get(site.from..site.to).unwrap_or(&[]) {
         let (start, end) = (cut.start().max(range.start()), cut.end().min(range.end()));
         totals.add_pages(cut.flags, ((end.get() - start.get()) >> PAGE_SHIFT).wrapping_neg());
@@ -196,14 +286,7 @@ pub(super) fn plan<'t>(plan: &mut Plan<'t>, site: &Site<'t>, range: PageRange, v
         totals.add_pages(flags, range.pages());
     }
 
-    if !above.is_empty() {
-        let change = totals.minus(&old.totals);
-        for step in above.iter().rev() {
-            new = replace_child(step.node, step.index, new, &change)?;
-        }
-    }
-    plan.set_narrow(new, keep, resume);
-    Ok(true)
+    Ok(new)
 }
 
 impl Site<'_> {
@@ -214,6 +297,9 @@ impl Site<'_> {
         let below = vmas.get(self.from.wrapping_sub(1)).map(|vma| vma.end().get());
         let above = vmas.get(self.to).map(|vma| vma.start().get());
         if self.from == self.to {
+            if !put {
+                return Some(old);
+            }
             // A hole is filled. Without neighbours on both sides it did not count.
             return match (below, above) {
                 (Some(below), Some(above)) if above - below < old => Some(old),

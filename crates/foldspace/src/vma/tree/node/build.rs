@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU16, AtomicUsize};
 
 use super::super::summary::{Summary, Totals};
 use super::{
-    Child, Header, INNER_CAP, LEAF_CAP, NO_END, NodeRef, Slots, cap, child_slots, destroy, end_slots, pack, pool,
+    Child, Header, INNER_CAP, LEAF_CAP, Leaf, NO_END, NodeRef, Slots, cap, child_slots, destroy, end_slots, pack, pool,
     vma_slots,
 };
 use crate::addr::{PAGE_SHIFT, PageRange, VirtAddr};
@@ -41,6 +41,15 @@ impl<'t> NewNode<'t> {
     /// A node with a header; the slots up to `len`, and `ends`, are still to be initialised.
     #[inline]
     fn bare(level: u8, len: u8, summary: &Summary) -> Result<NewNode<'t>> {
+        let new = NewNode::unsummarised(level, len)?;
+        // SAFETY: a node of our own.
+        unsafe { (&raw mut (*new.node.as_ptr()).summary).copy_from_nonoverlapping(summary, 1) };
+        Ok(new)
+    }
+
+    /// As [`NewNode::bare`], but for the summary.
+    #[inline]
+    fn unsummarised(level: u8, len: u8) -> Result<NewNode<'t>> {
         let node = pool::allocate(level)?;
         let header = node.as_ptr();
         // SAFETY: `allocate` gives memory for a node of that level, to us alone.
@@ -49,7 +58,6 @@ impl<'t> NewNode<'t> {
             (&raw mut (*header).owned).write(AtomicU16::new(0));
             (&raw mut (*header).level).write(level);
             (&raw mut (*header).len).write(len);
-            (&raw mut (*header).summary).copy_from_nonoverlapping(summary, 1);
         }
         Ok(NewNode { node, life: PhantomData })
     }
@@ -210,6 +218,9 @@ pub(in super::super) fn sum_of(children: &[Child]) -> Totals {
     children.iter().fold(Totals::default(), |sum, child| sum.plus(child.node().summary().totals))
 }
 
+/// Bytes from a leaf's summary to its first slot.
+const SUMMARY_AND_GAP: usize = mem::offset_of!(Leaf, vmas) - mem::offset_of!(Header, summary);
+
 /// A leaf under construction that follows an old one: copies of its slots, own VMAs, copies again.
 pub(in super::super) struct NewLeaf<'t> {
     node: NewNode<'t>,
@@ -227,6 +238,29 @@ impl<'t> NewLeaf<'t> {
         leaf.copy(old.vmas().get(..keep).unwrap_or(&[]));
         leaf.own = leaf.len..leaf.len;
         Ok(leaf)
+    }
+
+    /// Starts with all of the old leaf's slots, and its summary.
+    #[inline]
+    pub(in super::super) fn copy_of(old: NodeRef<'t>) -> Result<NewLeaf<'t>> {
+        let mut leaf = NewLeaf { node: NewNode::unsummarised(0, 0)?, len: 0, own: 0..0 };
+        let vmas = old.vmas();
+        let (from, to) = (old.as_ptr(), leaf.node.node.as_ptr());
+        // SAFETY: 1. both are leaves, and differ, since ours cannot be referred to for 't; 2. the slots follow the summary; those of
+        // `vmas`, initialised, are the first of them; 3. what is copied is readable for 't, and is not owned by us.
+        unsafe {
+            let (from, to) = (&raw const (*from).summary, &raw mut (*to).summary);
+            let bytes = SUMMARY_AND_GAP + size_of_val(vmas);
+            ptr::copy_nonoverlapping(from.cast::<MaybeUninit<u8>>(), to.cast(), bytes);
+        }
+        leaf.len = vmas.len();
+        Ok(leaf)
+    }
+
+    /// Slots so far.
+    #[inline]
+    pub(in super::super) fn len(&self) -> usize {
+        self.len
     }
 
     /// Appends copies of an old leaf's slots, as many as there is room for.
