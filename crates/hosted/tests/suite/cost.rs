@@ -146,3 +146,67 @@ fn generations_leave_nothing_behind() {
         }
     }
 }
+
+/// Operations over many shared tables at once: each is copied, or let go of, and everyone keeps what is theirs.
+#[test]
+fn changes_of_many_shared_tables() {
+    const TABLES: u64 = 100;
+    let start = 0x4000_0000 - 20 * (512 * PAGE);
+    let len = TABLES * 512 * PAGE;
+    let range = foldspace::PageRange::from_len(VirtAddr(start + PAGE), len - 2 * PAGE).unwrap();
+    type Change = fn(&AddressSpace, foldspace::PageRange) -> foldspace::Result<()>;
+    let changes: [(&str, Change); 6] = [
+        ("nothing", |_, _| Ok(())),
+        ("protect", |space, range| space.protect(range, VmaFlags::READ)),
+        ("unmap", |space, range| space.unmap(range)),
+        ("discard", |space, range| space.discard(range)),
+        ("clear", |space, _| {
+            space.clear();
+            Ok(())
+        }),
+        ("map over", |space, range| {
+            map(space, range.start().get(), range.len());
+            Ok(())
+        }),
+    ];
+    for mode in [ForkMode::Full, ForkMode::Leaf, ForkMode::Copy] {
+        for (name, change) in changes {
+            let (host, space, mut processor) = filled(16 << 20, &[]);
+            map(&space, start, len);
+            let at = |table: u64, page: u64| VirtAddr(start + (table * 512 + page) * PAGE);
+            for table in 0..TABLES {
+                processor.store(at(table, table), &table.to_le_bytes()).unwrap();
+                processor.store(at(table, 511 - table), &table.to_le_bytes()).unwrap();
+            }
+            space.set_fork_mode(mode);
+            let child = Arc::new(space.fork().unwrap());
+            let grandchild = Arc::new(child.fork().unwrap());
+            change(&child, range).unwrap();
+            let check = |spaces: &[&AddressSpace]| {
+                host.memory().check(spaces, &[]).unwrap_or_else(|violation| panic!("{name}, {mode:?}: {violation}"));
+            };
+            check(&[&space, &child, &grandchild]);
+            let unchanged = |space: &Arc<AddressSpace>, processor: &mut Processor| {
+                processor.activate(space);
+                for table in 0..TABLES {
+                    let mut seen = [0; 8];
+                    processor.load(at(table, 511 - table), &mut seen).unwrap();
+                    assert_eq!(u64::from_le_bytes(seen), table, "{name}, {mode:?}");
+                }
+            };
+            unchanged(&space, &mut processor);
+            unchanged(&grandchild, &mut processor);
+            change(&space, range).unwrap();
+            check(&[&space, &child, &grandchild]);
+            drop(child);
+            unchanged(&grandchild, &mut processor);
+            change(&grandchild, range).unwrap();
+            check(&[&space, &grandchild]);
+            processor.deactivate();
+            drop(space);
+            drop(grandchild);
+            host.memory().reclaim();
+            assert_eq!(host.memory().stats(), Host::new(16 << 20).unwrap().memory().stats(), "{name}, {mode:?}");
+        }
+    }
+}
