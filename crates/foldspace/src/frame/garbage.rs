@@ -6,6 +6,7 @@
 //! 3. *freed*, after the grace period: nobody looks at it any more.
 
 use alloc::sync::Arc;
+use core::mem;
 
 use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
@@ -116,18 +117,22 @@ impl Garbage {
 
     /// Queues the dead frames to be freed once no processor that is pinned now can still look at them. Waits for nothing.
     #[inline]
-    pub(crate) fn retire(mut self, memory: &Arc<Memory>, guard: &Guard) {
-        self.retire_so_far(memory, guard);
-    }
-
-    /// As [`Garbage::retire`], for who does not want to move it: it is empty then.
-    #[inline]
-    pub(crate) fn retire_so_far(&mut self, memory: &Arc<Memory>, guard: &Guard) {
+    pub(crate) fn retire(&mut self, memory: &Arc<Memory>, guard: &Guard) {
         debug_assert!(self.given_up.is_empty(), "settled before it is retired");
         if self.tables.len | self.data.len != 0 {
-            defer(self.tables, self.data, memory, guard);
-            (self.tables, self.data) = (Chain::EMPTY, Chain::EMPTY);
+            let (tables, data) =
+                (mem::replace(&mut self.tables, Chain::EMPTY), mem::replace(&mut self.data, Chain::EMPTY));
+            defer(tables, data, memory, guard);
         }
+    }
+}
+
+/// Every operation ends in `settle` and `retire`, also one that fails.
+#[cfg(debug_assertions)]
+impl Drop for Garbage {
+    fn drop(&mut self) {
+        assert!(self.given_up.is_empty() && !self.stale, "an operation ended without its shootdown");
+        assert!(self.tables.len | self.data.len == 0, "an operation ended without retiring what is dead");
     }
 }
 

@@ -61,7 +61,7 @@ impl AddressSpace {
             ours
         });
         if let Some(page) = crate::addr::PageRange::page_of(addr) {
-            self.finish(garbage, &guard, page);
+            self.finish(&mut garbage, &guard, page);
         }
         written
     }

@@ -66,7 +66,7 @@ impl AddressSpace {
         let was_hole = change.first_touched().is_none();
         let mut garbage = Garbage::new();
         if let Err(error) = self.tables().own_range(range, Touch::Edges, &mut garbage) {
-            self.finish(garbage, guard, range);
+            self.finish(&mut garbage, guard, range);
             return Err(error);
         }
         if was_hole {
@@ -80,7 +80,7 @@ impl AddressSpace {
             self.in_change.end();
         }
         self.note_mapped(guard);
-        self.finish_in_place(&mut garbage, guard, range);
+        self.finish(&mut garbage, guard, range);
         Ok(())
     }
 
@@ -92,15 +92,10 @@ impl AddressSpace {
     }
 
     /// The end of every change: first no processor uses the old translations, then what they led to may go.
-    pub(super) fn finish(&self, mut garbage: Garbage, guard: &Guard, range: PageRange) {
-        self.finish_in_place(&mut garbage, guard, range);
-    }
-
-    /// As [`AddressSpace::finish`]: the garbage, some hundred bytes, stays where it is.
     #[inline]
-    pub(super) fn finish_in_place(&self, garbage: &mut Garbage, guard: &Guard, range: PageRange) {
+    pub(super) fn finish(&self, garbage: &mut Garbage, guard: &Guard, range: PageRange) {
         garbage.settle(&self.memory, self.id, Flush::Range(range));
-        garbage.retire_so_far(&self.memory, guard);
+        garbage.retire(&self.memory, guard);
     }
 }
 

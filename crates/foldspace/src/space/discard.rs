@@ -32,7 +32,7 @@ impl AddressSpace {
                 if owned.is_ok() {
                     self.tables().clear_range(part, &mut garbage, &|_| true);
                 }
-                self.finish(garbage, guard, part);
+                self.finish(&mut garbage, guard, part);
                 owned?;
             }
             if holes || reached < range.end() { Err(Error::NotMapped) } else { Ok(()) }

@@ -144,7 +144,7 @@ impl AddressSpace {
             Backing::Anonymous => self.link_zero(version, vma, addr, &leaf, &mut garbage),
             Backing::Object(object) => self.install_object(version, vma, object, addr, &mut garbage, Access::Read),
         };
-        self.finish_fault(garbage, guard, addr);
+        self.finish_fault(&mut garbage, guard, addr);
         attempt
     }
 
@@ -221,7 +221,7 @@ impl AddressSpace {
             }
             _ => self.write_private(version, vma, addr, &mut garbage),
         };
-        self.finish_fault(garbage, guard, addr);
+        self.finish_fault(&mut garbage, guard, addr);
         attempt
     }
 
@@ -289,7 +289,7 @@ impl AddressSpace {
 
     /// The one shootdown of a fault, owed if a present entry on the path was replaced. Dropping the translation of the page drops cached
     /// upper-level entries too.
-    fn finish_fault(&self, mut garbage: Garbage, guard: &Guard, addr: VirtAddr) {
+    fn finish_fault(&self, garbage: &mut Garbage, guard: &Guard, addr: VirtAddr) {
         if garbage.stale
             && let Some(page) = PageRange::page_of(addr)
         {

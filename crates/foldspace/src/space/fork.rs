@@ -59,7 +59,7 @@ impl AddressSpace {
         let Some(everything) = AddressSpace::user_range() else { return Ok(()) };
         let mut garbage = Garbage::new();
         let copied = self.tables().own_range(everything, touch, &mut garbage);
-        self.finish(garbage, guard, everything);
+        self.finish(&mut garbage, guard, everything);
         copied
     }
 

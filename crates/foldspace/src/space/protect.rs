@@ -103,7 +103,7 @@ impl AddressSpace {
     ) -> Result<()> {
         let mut garbage = Garbage::new();
         if let Err(error) = self.tables().own_range(touched, Touch::All, &mut garbage) {
-            self.finish(garbage, guard, touched);
+            self.finish(&mut garbage, guard, touched);
             return Err(error);
         }
         change.publish();
@@ -113,7 +113,7 @@ impl AddressSpace {
                 set_access(memory, table, index, entry, *flags);
             });
         }
-        self.finish_in_place(&mut garbage, guard, touched);
+        self.finish(&mut garbage, guard, touched);
         Ok(())
     }
 }

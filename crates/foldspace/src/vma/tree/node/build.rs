@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicU16, AtomicUsize};
 
 use super::super::summary::{Summary, Totals};
 use super::{
-    Child, Header, INNER_CAP, LEAF_CAP, Leaf, NO_END, NodeRef, Slots, cap, child_slots, destroy, end_slots, pack, pool,
-    vma_slots,
+    Child, Header, INNER_CAP, Inner, LEAF_CAP, Leaf, NO_END, NodeRef, Slots, cap, child_slots, destroy, end_slots,
+    pack, pool, vma_slots,
 };
 use crate::addr::{PAGE_SHIFT, PageRange, VirtAddr};
 use crate::error::{Error, Result};
@@ -175,14 +175,14 @@ impl<'t> NewNode<'t> {
         if index >= len || level == 0 || level != child.as_ref().level() + 1 {
             return Ok(None);
         }
-        let mut new = NewNode::bare(level, len as u8, from.summary())?;
-        // SAFETY: 1. both are inner nodes, and differ; 2. all of `ends`, and children up to `len`, are initialised, and the rest
-        // is copied as the uninitialised memory that it is; 3. `index < len`, and what the slot holds is a copy.
+        let mut new = NewNode::unsummarised(level, len as u8)?;
+        let (old, to) = (from.as_ptr(), new.node.as_ptr());
+        // SAFETY: 1. both are inner nodes, and differ; 2. what is not initialised is copied as the uninitialised memory that it is;
+        // 3. `index < len`, and what the slot holds is a copy.
         unsafe {
-            end_slots(from.node).cast::<[VirtAddr; INNER_CAP]>().copy_to_nonoverlapping(end_slots(new.node).cast(), 1);
-            child_slots(from.node)
-                .cast::<[MaybeUninit<Child>; INNER_CAP]>()
-                .copy_to_nonoverlapping(child_slots(new.node).cast(), 1);
+            let (old, to) = (&raw const (*old).summary, &raw mut (*to).summary);
+            let bytes = size_of::<Inner>() - mem::offset_of!(Header, summary);
+            ptr::copy_nonoverlapping(old.cast::<MaybeUninit<u8>>(), to.cast(), bytes);
             new.write_child(index, child);
         }
         *new.header_mut().owned.get_mut() = pack(index..index + 1);
