@@ -156,6 +156,13 @@ impl Dentry {
         self.children.lock().by_name.len()
     }
 
+    /// Calls `look` for each entry of a directory in memory, by name. The directory is locked meanwhile.
+    pub fn for_each_child(&self, look: &mut dyn FnMut(&Arc<Dentry>)) {
+        if matches!(self.inode.kind, Kind::Directory) {
+            self.children.lock().by_name.values().for_each(|(_, child)| look(child));
+        }
+    }
+
     /// The newest entry older than `before`, and its age.
     pub fn newest_before(&self, before: u64) -> Option<(u64, Arc<Dentry>)> {
         let children = self.children.lock();
@@ -165,11 +172,16 @@ impl Dentry {
 
     /// Forgets all entries below (a file system that goes away): parents and children refer to each other.
     pub fn clear(&self) {
-        let children = core::mem::take(&mut *self.children.lock());
-        for (_, child) in children.by_name.into_values() {
-            child.clear();
+        let mut below: Vec<Arc<Dentry>> = self.take_children();
+        while let Some(child) = below.pop() {
+            below.append(&mut child.take_children());
             child.set_place(Place::Root);
         }
+    }
+
+    fn take_children(&self) -> Vec<Arc<Dentry>> {
+        let children = core::mem::take(&mut *self.children.lock());
+        children.by_name.into_values().map(|(_, child)| child).collect()
     }
 
     /// Appends the path from `root` (or from the root of everything, if this is not below `root`), as `/proc` shows it: with
@@ -216,5 +228,22 @@ impl Dentry {
             }
             at = up;
         }
+    }
+}
+
+impl Drop for Dentry {
+    /// Removed directories may hold a long chain of removed parents: it is taken apart link by link, since the kernel's stack is short.
+    fn drop(&mut self) {
+        let mut next = take_parent(&mut self.place);
+        while let Some(mut last) = next.and_then(Arc::into_inner) {
+            next = take_parent(&mut last.place);
+        }
+    }
+}
+
+fn take_parent(place: &mut Mutex<Place>) -> Option<Arc<Dentry>> {
+    match core::mem::replace(place.get_mut(), Place::Root) {
+        Place::In { parent, .. } => Some(parent),
+        Place::Root | Place::Nowhere(_) => None,
     }
 }

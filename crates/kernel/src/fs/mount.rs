@@ -102,20 +102,18 @@ pub fn unmount(target: &Arc<Dentry>) -> Result<(), Errno> {
 
 /// Pages of all files that have a name. O(names).
 pub fn cached_pages() -> u64 {
-    all().iter().map(|mount| pages_below(&mount.root)).sum()
-}
-
-fn pages_below(dentry: &Arc<Dentry>) -> u64 {
-    let own = match dentry.inode.regular() {
-        // A file with several names counts once, as near as that is known without keeping book.
-        Some(regular) => regular.object().resident_pages() / u64::from(dentry.inode.attributes.lock().links.max(1)),
-        None => 0,
-    };
-    let mut sum = own;
-    let mut before = u64::MAX;
-    while let Some((age, child)) = dentry.newest_before(before) {
-        sum += pages_below(&child);
-        before = age;
+    let mut sum = 0;
+    // Not by recursion: programs decide how deep directories are.
+    let mut directories: Vec<Arc<Dentry>> = all().into_iter().map(|mount| mount.root).collect();
+    while let Some(directory) = directories.pop() {
+        directory.for_each_child(&mut |child| match child.inode.regular() {
+            // A file with several names counts once, as near as that is known without keeping book.
+            Some(regular) => {
+                sum += regular.object().resident_pages() / u64::from(child.inode.attributes.lock().links.max(1));
+            }
+            None if child.child_count() > 0 => directories.push(child.clone()),
+            None => {}
+        });
     }
     sum
 }

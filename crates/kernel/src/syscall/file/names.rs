@@ -4,6 +4,7 @@ use linux_raw_sys::general as raw;
 
 use super::{Base, check_flags, content_file, owner, path};
 use crate::errno::Errno;
+use crate::fs::dentry::PATH_MAX;
 use crate::fs::directory::Entry;
 use crate::fs::file::Taken;
 use crate::fs::inode::{Attributes, DeviceNumber, Inode, Kind, mode};
@@ -151,6 +152,7 @@ pub fn readlink(task: &Task, dirfd: i32, path_address: u64, address: u64, len: i
         Kind::Symlink(target) => target.to_vec(),
         Kind::Proc(node) => match node.link()? {
             Jump::Path(text) => text,
+            Jump::Dentry { shown, .. } if shown.len() >= PATH_MAX => return Err(Errno::ENAMETOOLONG),
             Jump::Dentry { shown, .. } => shown,
         },
         _ => return Err(Errno::EINVAL),

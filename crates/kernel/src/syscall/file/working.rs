@@ -7,6 +7,7 @@ use linux_raw_sys::general as raw;
 
 use super::{Base, check_flags, file, path, require_root};
 use crate::errno::Errno;
+use crate::fs::dentry::PATH_MAX;
 use crate::fs::path::LastLink;
 use crate::fs::permission::{self, Wanted};
 use crate::fs::{Dentry, mount};
@@ -26,6 +27,9 @@ pub fn getcwd(task: &Task, address: u64, len: usize) -> SysResult {
     }
     context.cwd.path(Some(&context.root), &mut text);
     text.push(0);
+    if text.len() > PATH_MAX {
+        return Err(Errno::ENAMETOOLONG);
+    }
     if text.len() > len {
         return Err(Errno::ERANGE);
     }
