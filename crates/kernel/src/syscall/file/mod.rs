@@ -223,9 +223,7 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::lstat, |c| stat::lstat(c.task, c.args[0], c.args[1])),
     (Sysno::fstat, |c| stat::fstat(c.task, c.args[0] as i32, c.args[1])),
     (Sysno::newfstatat, |c| stat::newfstatat(c.task, c.args[0] as i32, c.args[1], c.args[2], c.args[3] as u32)),
-    (Sysno::statx, |c| {
-        stat::statx(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32, c.args[3] as u32, c.args[4])
-    }),
+    (Sysno::statx, |c| stat::statx(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32, c.args[3] as u32, c.args[4])),
     (Sysno::statfs, |c| stat::statfs(c.task, c.args[0], c.args[1])),
     (Sysno::fstatfs, |c| stat::fstatfs(c.task, c.args[0] as i32, c.args[1])),
     (Sysno::access, |c| attributes::access(c.task, raw::AT_FDCWD, c.args[0], c.args[1] as u32, 0)),
@@ -235,9 +233,7 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     }),
     (Sysno::chmod, |c| attributes::chmod(c.task, raw::AT_FDCWD, c.args[0], c.args[1] as u32, 0)),
     (Sysno::fchmodat, |c| attributes::chmod(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32, 0)),
-    (Sysno::fchmodat2, |c| {
-        attributes::chmod(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32, c.args[3] as u32)
-    }),
+    (Sysno::fchmodat2, |c| attributes::chmod(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32, c.args[3] as u32)),
     (Sysno::fchmod, |c| attributes::fchmod(c.task, c.args[0] as i32, c.args[1] as u32)),
     (Sysno::chown, |c| attributes::chown(c.task, raw::AT_FDCWD, c.args[0], [c.args[1] as u32, c.args[2] as u32], 0)),
     (Sysno::lchown, |c| {
@@ -249,9 +245,7 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
         attributes::chown(c.task, c.args[0] as i32, c.args[1], owners, c.args[4] as u32)
     }),
     (Sysno::fchown, |c| attributes::fchown(c.task, c.args[0] as i32, [c.args[1] as u32, c.args[2] as u32])),
-    (Sysno::utimensat, |c| {
-        timestamps::utimensat(c.task, c.args[0] as i32, c.args[1], c.args[2], c.args[3] as u32)
-    }),
+    (Sysno::utimensat, |c| timestamps::utimensat(c.task, c.args[0] as i32, c.args[1], c.args[2], c.args[3] as u32)),
     (Sysno::utime, |c| timestamps::utime(c.task, c.args[0], c.args[1])),
     (Sysno::utimes, |c| timestamps::futimesat(c.task, raw::AT_FDCWD, c.args[0], c.args[1])),
     (Sysno::futimesat, |c| timestamps::futimesat(c.task, c.args[0] as i32, c.args[1], c.args[2])),
