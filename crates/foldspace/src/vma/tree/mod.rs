@@ -8,8 +8,9 @@
 //! Nodes that only the current version refers to are not copied reference by reference: their content moves, and their memory is
 //! reclaimed after a grace period. Counts are touched only where versions really share.
 //!
-//! Where things are: `node/` memory, counts and ownership (with `version`, all `unsafe`), `edit` the common change of one leaf, `splice` the rebuilding of
-//! a tree along the edges of a range, `version` publication and reclamation, `find`, `gap`, `iter` the questions.
+//! Where things are: `node/` memory, counts and ownership (with `version`, all `unsafe`), `edit` the common change of one leaf,
+//! `splice` the rebuilding of a tree along the edges of a range, `version` publication and reclamation, `find`, `gap`, `iter` the
+//! questions.
 
 mod edit;
 mod find;
