@@ -3,8 +3,8 @@
 use core::sync::atomic::Ordering;
 
 use super::{AddressSpace, Usage};
-use crate::addr::{ENTRIES, Index, Level, PAGE_SIZE, VirtAddr};
-use crate::table::{Entry, Root};
+use crate::addr::{ENTRIES, Level, PAGE_SIZE, VirtAddr};
+use crate::table::{Entry, Root, for_each_used};
 use crate::vma::Backing;
 
 impl AddressSpace {
@@ -25,9 +25,9 @@ impl AddressSpace {
             ..Usage::default()
         };
         let root = self.tables();
-        for index in Index::all().take(ENTRIES / 2) {
-            count(&root, root.load(self.root, index), Level::L3, true, &mut usage);
-        }
+        for_each_used(&self.memory.entries(self.root)[..ENTRIES / 2], |_, entry| {
+            count(&root, entry, Level::L3, true, &mut usage);
+        });
         for vma in version.iter() {
             if let Backing::Object(object) = &vma.backing {
                 let mapped = count_object_pages(&root, vma.start(), vma.end());
@@ -56,9 +56,7 @@ fn count(root: &Root<'_>, entry: Entry, level: Level, exclusive: bool, usage: &m
     match level.below() {
         None => usage.resident_anon += record.counts().anon as u64,
         Some(below) => {
-            for index in Index::all() {
-                count(root, root.load(table, index), below, exclusive, usage);
-            }
+            for_each_used(root.memory.entries(table), |_, entry| count(root, entry, below, exclusive, usage));
         }
     }
 }
@@ -68,12 +66,18 @@ fn count_object_pages(root: &Root<'_>, start: VirtAddr, end: VirtAddr) -> u64 {
     let (mut at, mut pages) = (start, 0);
     while at < end {
         let leaf = root.look(at);
-        pages += (leaf.level == Level::L1 && leaf.entry.is_present() && leaf.entry.is_object()) as u64;
-        let span = if leaf.entry.is_present() { PAGE_SIZE } else { leaf.level.entry_span() };
-        match (at.get() & !(span - 1)).checked_add(span) {
-            Some(next) => at = VirtAddr(next),
-            None => break,
+        let span = leaf.level.entry_span().max(Level::L1.table_span());
+        let Some(next) = (at.get() & !(span - 1)).checked_add(span) else { break };
+        let next = VirtAddr(next).min(end);
+        if leaf.level == Level::L1 {
+            let first = at.index(Level::L1).get();
+            let count = ((next.get() - at.page_floor().get()) / PAGE_SIZE) as usize;
+            let slots = &root.memory.entries(leaf.table())[first..first + count];
+            let is_object = |entry: Entry| entry.is_present() && entry.is_object();
+            pages +=
+                slots.iter().filter(|slot| is_object(Entry::from_bits(slot.load(Ordering::Relaxed)))).count() as u64;
         }
+        at = next;
     }
     pages
 }
