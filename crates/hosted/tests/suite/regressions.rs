@@ -384,3 +384,26 @@ fn what_a_file_gains_is_zero() {
     assert_eq!(file.read_at(0, &mut seen), Ok(seen.len()));
     assert!(seen.iter().all(|byte| *byte == 0), "content came back from the dead");
 }
+
+/// The last mapping of shared memory goes, and with it the memory: its frames are free for who needs one at once, when there is no other.
+#[test]
+fn memory_of_an_unmapped_object_serves_the_next_fault() {
+    let (host, space) = machine(4 << 20);
+    // Keeps the table, so that nothing but the object's frames is given back.
+    map(&space, 100, RW, Backing::Anonymous);
+    assert_eq!(space.write(range(99, 1).start(), &[1]), 1);
+    let other = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
+    map(&other, 2000, RW, Backing::Anonymous);
+    let mut store = (0..2000).map(|page| other.write(range(page, 1).start(), &[1]) == 1);
+    for round in 0..5 {
+        let object = Object::anonymous(host.memory(), 16 * PAGE_SIZE).unwrap();
+        map(&space, 16, RW | VmaFlags::SHARED, Backing::Object(object));
+        let stored = (0..16).take_while(|page| space.write(range(*page, 1).start(), &[1]) == 1).count();
+        assert!(stored > 3, "round {round}");
+        if round == 0 {
+            assert!(store.by_ref().take_while(|stored| *stored).count() > 500, "the rest is full");
+        }
+        space.unmap(range(0, 16)).unwrap();
+        assert_eq!(store.next(), Some(true), "round {round}: {:?}", host.memory().stats());
+    }
+}
