@@ -74,6 +74,11 @@ impl Garbage {
         self.given_up.is_full()
     }
 
+    /// Whether a path can be made exclusive before a shootdown: a table a level.
+    pub(crate) fn has_room_for_a_path(&self) -> bool {
+        self.given_up.remaining_capacity() >= 4
+    }
+
     /// Gives up what `entry`, just taken out of `slot` in a locked table of `level`, refers to.
     #[inline]
     pub(crate) fn give_up(&mut self, memory: &Memory, entry: Entry, level: Level, slot: Slot) {
@@ -97,11 +102,9 @@ impl Garbage {
             memory.platform().shootdown(space, flush);
             self.stale = false;
         }
-        // Asked first: to take an empty list is to copy all of it.
-        if !self.given_up.is_empty() {
-            for GivenUp { entry, level, place } in core::mem::take(&mut self.given_up) {
-                release_entry(memory, entry, level, place, self);
-            }
+        // One by one: to take the list is to copy all of it, and most faults give up a single entry.
+        while let Some(GivenUp { entry, level, place }) = self.given_up.pop() {
+            release_entry(memory, entry, level, place, self);
         }
     }
 

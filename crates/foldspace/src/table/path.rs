@@ -6,7 +6,7 @@ use super::{Entry, Exclusive, Supply, for_each_used};
 use crate::addr::{ENTRIES, Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
 use crate::frame::{Frame, Garbage, Home, Memory};
-use crate::platform::SpaceId;
+use crate::platform::{Flush, SpaceId};
 
 /// The root table of an address space, and the way to everything below it.
 #[derive(Clone, Copy)]
@@ -143,6 +143,10 @@ impl<'m> Root<'m> {
         garbage: &mut Garbage,
     ) -> Result<Exclusive<'m>> {
         loop {
+            // Others may share the path again as often as it is made exclusive.
+            if !garbage.has_room_for_a_path() {
+                garbage.settle(self.memory, self.space, Flush::All);
+            }
             let (mut table, mut at) = (self.frame, Level::L4);
             while let (true, Some(below)) = (at > level, at.below()) {
                 let index = addr.index(at);
