@@ -5,7 +5,7 @@ use foldspace::{AddressSpace, Object, VirtAddr};
 use foldspace_hosted::Cause;
 
 use super::{World, difference};
-use crate::model::{ModelSpace, PAGE, Page};
+use crate::model::{Content, ModelSpace, ObjectKind, PAGE, Page};
 
 impl World {
     /// Compares all that can be seen without changing anything, and verifies the invariants.
@@ -17,6 +17,9 @@ impl World {
             similar(&text, &self.model.maps(number));
             let usage = space.usage();
             assert_eq!(usage, self.model.usage(number, usage), "usage of space {number}");
+            if let Some((file, shared)) = self.present_pages_of_objects(number) {
+                assert_eq!((usage.resident_file, usage.resident_shared), (file, shared), "resident in space {number}");
+            }
             assert!(usage.mapped_peak >= usage.mapped && usage.tables >= usage.tables_exclusive.max(1), "{usage:?}");
             for &page in &self.touched {
                 self.verify_page(number, page);
@@ -27,6 +30,27 @@ impl World {
         }
         let stale = self.host.stale(&spaces);
         assert!(stale.is_empty(), "a shootdown was forgotten: {stale:x?}");
+    }
+
+    /// Pages of files, and of shared anonymous memory, that the tables of a space show. `None` if there are too many to look at each.
+    fn present_pages_of_objects(&self, number: usize) -> Option<(u64, u64)> {
+        let model = &self.model.spaces[number];
+        let (mut file, mut shared) = (0, 0);
+        for (start, area) in &model.areas {
+            let Content::Object(object) = area.content else { continue };
+            if area.end - start > 2_000 {
+                return None;
+            }
+            let present = (*start..area.end).filter(|page| {
+                let shown = self.host.translate(&self.spaces[number], VirtAddr(page * PAGE));
+                !model.private.contains_key(page) && matches!(shown, Ok(_) | Err(Cause::Supervisor))
+            });
+            match self.model.objects[object].kind {
+                ObjectKind::File { .. } => file += present.count() as u64,
+                ObjectKind::Anonymous => shared += present.count() as u64,
+            }
+        }
+        Some((file, shared))
     }
 
     /// What the tables say of a page must be what the model says, or nothing if the page has nothing of its own.
