@@ -240,12 +240,10 @@ impl Memory {
 
     /// Frees what has waited out its grace period, and moves the epoch on, without waiting for anyone.
     pub fn reclaim(&self) {
-        // An epoch ends when all who were pinned in it have left; garbage is free two epochs on. One more for what freeing retires.
-        for _ in 0..6 {
+        // An epoch ends when all who were pinned in it have left; garbage is free two epochs on. Several times over, for what is freed may
+        // retire something itself: the nodes of a tree its VMAs, the last VMA of an object its pages.
+        for _ in 0..12 {
             self.platform.pin().flush();
-            if self.deferred.load(Ordering::Relaxed) == 0 {
-                break;
-            }
         }
     }
 
@@ -458,10 +456,5 @@ impl Memory {
 
     pub(crate) fn note_undeferred(&self, frames: u64) {
         self.deferred.fetch_sub(frames, Ordering::Relaxed);
-    }
-
-    /// Whether a grace period could free something.
-    pub(crate) fn has_deferred(&self) -> bool {
-        self.deferred.load(Ordering::Relaxed) != 0
     }
 }
