@@ -25,7 +25,6 @@ struct Round {
     exit_and_wait: f64,
     tables_copied: Option<f64>,
     tables_added_kib: Option<f64>,
-    memory_taken_kib: Option<f64>,
     after_fork: Sizes,
     after_writes: Sizes,
     parent: Writes,
@@ -51,11 +50,10 @@ struct Writes {
 /// One line of the table: what it shows, and where it is in a round.
 type Figure = (&'static str, fn(&Round) -> Option<f64>);
 
-const FIGURES: [Figure; 15] = [
+const FIGURES: [Figure; 14] = [
     ("fork, instructions", |r| Some(r.fork)),
     ("tables copied by fork", |r| r.tables_copied),
     ("page-table memory that fork adds, KiB", |r| r.tables_added_kib),
-    ("all memory that fork takes, KiB", |r| r.memory_taken_kib),
     ("page tables of the child (VmPTE), KiB", |r| r.after_fork.child_tables_kib),
     ("resident size of the parent, KiB", |r| r.after_fork.parent_rss_kib),
     ("resident size of the child, KiB", |r| r.after_fork.child_rss_kib),
