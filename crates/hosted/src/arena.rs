@@ -34,6 +34,9 @@ impl Arena {
     /// The host's, if it has no room; [`io::ErrorKind::InvalidInput`] for no bytes, or more than a [`Frame`] can number.
     pub fn new(bytes: u64) -> io::Result<Arena> {
         let frames = u32::try_from(bytes.div_ceil(PAGE_SIZE)).map_err(|_| io::ErrorKind::InvalidInput)?;
+        if frames == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let mut mapping = MmapOptions::new().len(frames as usize * PAGE_BYTES).no_reserve_swap().map_anon()?;
         let base = NonNull::new(mapping.as_mut_ptr()).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Arena { base, frames, _mapping: mapping })
