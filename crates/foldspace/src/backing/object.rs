@@ -85,6 +85,7 @@ impl Object {
 
     fn with_content(memory: &Arc<Memory>, source: Content, len: u64) -> Arc<Object> {
         let pages = Mutex::new(HashMap::new());
+        memory.note_object();
         Arc::new(Object {
             memory: Arc::clone(memory),
             source,
@@ -277,6 +278,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
+        self.memory.note_object_gone();
         let guard = self.memory.pin();
         let mut garbage = Garbage::new();
         for (_, frame) in self.pages.get_mut().drain() {

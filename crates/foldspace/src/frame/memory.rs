@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -120,6 +121,7 @@ pub struct Memory {
     reserved: AtomicU64,
     tables: AtomicU64,
     deferred: AtomicU64,
+    objects: AtomicU64,
     next_space: AtomicU64,
     kernel_entries: ArrayVec<(Index, u64), 16>,
     /// The default reference page, and the tables full of it.
@@ -177,6 +179,7 @@ impl Memory {
             reserved: AtomicU64::new(records as u64 + 1),
             tables: AtomicU64::new(3),
             deferred: AtomicU64::new(0),
+            objects: AtomicU64::new(0),
             next_space: AtomicU64::new(1),
             caches: [const { CachePadded::new(Mutex::new(Cache::new())) }; CACHES],
             buddy: Mutex::new(buddy),
@@ -240,6 +243,11 @@ impl Memory {
 
     /// Frees what has waited out its grace period, and moves the epoch on, without waiting for anyone.
     pub fn reclaim(&self) {
+        // The collector's bags come from the heap and cannot be refused: without heap there is nothing to be done here.
+        const BAG: usize = 4096;
+        if Vec::<u8>::new().try_reserve_exact(BAG).is_err() {
+            return;
+        }
         // An epoch ends when all who were pinned in it have left; garbage is free two epochs on. Several times over, for what is freed may
         // retire something itself: the nodes of a tree its VMAs, the last VMA of an object its pages.
         for _ in 0..12 {
@@ -456,5 +464,19 @@ impl Memory {
 
     pub(crate) fn note_undeferred(&self, frames: u64) {
         self.deferred.fetch_sub(frames, Ordering::Relaxed);
+    }
+
+    /// Whether a grace period could free frames: some wait for one, or there are objects, one of which may be held by nothing but a retired
+    /// version of a tree.
+    pub(crate) fn may_reclaim(&self) -> bool {
+        self.deferred.load(Ordering::Relaxed) + self.objects.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn note_object(&self) {
+        self.objects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_object_gone(&self) {
+        self.objects.fetch_sub(1, Ordering::Relaxed);
     }
 }

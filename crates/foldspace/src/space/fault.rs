@@ -86,7 +86,7 @@ impl AddressSpace {
     pub(super) fn fault_with(&self, addr: VirtAddr, access: Access, force: Force) -> Result<(), Fault> {
         // Unpinned again before reclaiming: a grace period does not end while somebody from before it is pinned.
         let result = self.fault_pinned(&self.memory.pin(), addr, access, force);
-        if result == Err(Fault::OutOfMemory) {
+        if result == Err(Fault::OutOfMemory) && self.memory.may_reclaim() {
             self.memory.reclaim();
             return self.fault_pinned(&self.memory.pin(), addr, access, force);
         }

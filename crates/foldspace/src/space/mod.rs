@@ -155,7 +155,7 @@ fn new_root(memory: &Memory) -> Result<Frame> {
 fn retry_after_reclaim<T>(memory: &Memory, mut operation: impl FnMut(&Guard) -> Result<T>) -> Result<T> {
     // Unpinned again before reclaiming: a grace period does not end while somebody from before it is pinned.
     let result = operation(&memory.pin());
-    if matches!(result, Err(Error::OutOfMemory)) {
+    if matches!(result, Err(Error::OutOfMemory)) && memory.may_reclaim() {
         memory.reclaim();
         return operation(&memory.pin());
     }
