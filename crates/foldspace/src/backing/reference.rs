@@ -34,7 +34,7 @@ impl ReferenceTables {
     pub(crate) fn fill_tables(&self, mut store: impl FnMut(Frame, usize, u64)) {
         for (level, table) in [Level::L1, Level::L2, Level::L3].into_iter().zip(self.tables) {
             for index in 0..ENTRIES {
-                store(table, index, Entry::reference(self.at(level), level).bits());
+                store(table, index, Entry::reference(self.at(level)).bits());
             }
         }
     }

@@ -26,7 +26,7 @@ struct View {
     object: Option<(usize, u64)>,
 }
 
-const DECIDING: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::EXEC).union(VmaFlags::SHARED);
+const DECIDING: VmaFlags = VmaFlags::ACCESS.union(VmaFlags::SHARED);
 
 impl Memory {
     /// Invariant 1, and that each leaf is what its VMA says.
@@ -86,7 +86,7 @@ impl Memory {
                 ensure!(frame.refs() == 1, "{who}: {addr} can be written, its frame has {} references", frame.refs());
             }
         }
-        let accessible = vma.flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC);
+        let accessible = vma.flags.intersects(VmaFlags::ACCESS);
         ensure!(accessible || !entry.is_user(), "{who}: {addr} is accessible, its VMA allows nothing");
         ensure!(
             !entry.is_executable() || vma.flags.contains(VmaFlags::EXEC) || !entry.is_user(),

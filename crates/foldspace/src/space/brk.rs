@@ -100,10 +100,9 @@ impl AddressSpace {
         {
             return Ok(false);
         }
-        let accessible = VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC;
         if let Some(below) = neighbours.before
             && !below.flags.contains(VmaFlags::GROWS_DOWN)
-            && below.flags.intersects(accessible)
+            && below.flags.intersects(VmaFlags::ACCESS)
             && range.start().get() - below.end().get() < STACK_GUARD_GAP
         {
             return Ok(false);

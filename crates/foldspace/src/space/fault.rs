@@ -173,7 +173,7 @@ impl AddressSpace {
         if !self.still_holds(version, addr) || table.entry(index).is_present() {
             return Ok(Attempt::Again);
         }
-        let link = Entry::reference(memory.zero().at(level), level).with(no_execute(vma.flags));
+        let link = Entry::reference(memory.zero().at(level)).with(no_execute(vma.flags));
         table.put(index, link);
         Ok(Attempt::Done)
     }
@@ -319,10 +319,9 @@ fn install_anon(
 }
 
 fn check_access(vma: &Vma, access: Access, force: Force) -> Result<(), Fault> {
-    // As on x86: what can be written or executed can be read.
-    let readable = VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC;
     let allowed = match access {
-        Access::Read => vma.flags.intersects(readable),
+        // As on x86: what can be written or executed can be read.
+        Access::Read => vma.flags.intersects(VmaFlags::ACCESS),
         Access::Write => {
             vma.flags.contains(VmaFlags::WRITE) || force == Force::Yes && !vma.flags.contains(VmaFlags::SHARED)
         }
@@ -333,7 +332,7 @@ fn check_access(vma: &Vma, access: Access, force: Force) -> Result<(), Fault> {
 
 /// Pages of areas that allow nothing stay out of reach of user mode.
 fn user(flags: VmaFlags) -> u64 {
-    if flags.intersects(VmaFlags::READ | VmaFlags::WRITE | VmaFlags::EXEC) { Entry::USER } else { 0 }
+    if flags.intersects(VmaFlags::ACCESS) { Entry::USER } else { 0 }
 }
 
 fn no_execute(flags: VmaFlags) -> u64 {

@@ -11,9 +11,6 @@ use crate::frame::{Garbage, Memory};
 use crate::table::{Entry, Exclusive, Touch};
 use crate::vma::{Change, VersionRef, Vma, VmaFlags};
 
-/// What mprotect sets.
-const ACCESS: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::EXEC);
-
 /// The VMAs of a range as they will be.
 type Pieces = SmallVec<[Vma; 4]>;
 /// Parts of a range with new flags.
@@ -29,7 +26,7 @@ impl AddressSpace {
     pub fn protect(&self, range: PageRange, access: VmaFlags) -> Result<()> {
         retry_after_reclaim(&self.memory, |guard| {
             let _layout = self.writer.lock();
-            self.protect_locked(guard, range, access & ACCESS)
+            self.protect_locked(guard, range, access & VmaFlags::ACCESS)
         })
     }
 
@@ -37,7 +34,7 @@ impl AddressSpace {
         let mut change = self.vmas.change(guard, range);
         match change.first_touched() {
             Some(vma) if vma.start() <= range.start() && range.end() <= vma.end() => {
-                let flags = vma.flags.difference(ACCESS) | access;
+                let flags = vma.flags.difference(VmaFlags::ACCESS) | access;
                 if !may(vma.flags).contains(access) {
                     return Err(Error::AccessDenied);
                 }
@@ -70,7 +67,7 @@ impl AddressSpace {
             }
             let Some(part) = vma.range.intersect(range) else { break };
             reached = part.end();
-            let piece = Vma { flags: vma.flags.difference(ACCESS) | access, ..vma.slice(part) };
+            let piece = Vma { flags: vma.flags.difference(VmaFlags::ACCESS) | access, ..vma.slice(part) };
             if piece.flags != vma.flags {
                 changed.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
                 changed.push((part, piece.flags));
@@ -109,7 +106,7 @@ impl AddressSpace {
         change.publish();
         for (range, flags) in changed {
             let memory = &*self.memory;
-            self.tables().change_leaves(*range, &mut garbage, &mut |table, index, entry, _| {
+            self.tables().change_leaves(*range, &mut garbage, &mut |table, index, entry| {
                 set_access(memory, table, index, entry, *flags);
             });
         }
@@ -182,7 +179,7 @@ fn set_access(memory: &Memory, table: &mut Exclusive<'_>, index: Index, entry: E
     let mut give = |bit: u64, yes: bool| if yes { set |= bit } else { clear |= bit };
     let ours =
         if entry.is_object() { flags.contains(VmaFlags::SHARED) } else { memory.record(entry.frame()).refs() == 1 };
-    give(Entry::USER, flags.intersects(ACCESS));
+    give(Entry::USER, flags.intersects(VmaFlags::ACCESS));
     give(Entry::NO_EXECUTE, !flags.contains(VmaFlags::EXEC));
     give(Entry::WRITE, flags.contains(VmaFlags::WRITE) && ours);
     table.change(index, set, clear);

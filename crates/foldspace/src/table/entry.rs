@@ -43,12 +43,10 @@ impl Entry {
         Entry::new(frame, Entry::WRITE | Entry::USER)
     }
 
-    /// An entry of a reference table of `level`: readable, and executable unless the link above forbids it.
-    pub(crate) const fn reference(frame: Frame, level: Level) -> Entry {
-        // The processor sets the accessed bit of leaves: set it now, so that shared tables are not written by it.
-        let accessed = Entry::ACCESSED;
-        let _ = level;
-        Entry::new(frame, Entry::USER | Entry::REFERENCE | accessed)
+    /// An entry of a reference table, or a link to one: readable, and executable unless the link above forbids it.
+    pub(crate) const fn reference(frame: Frame) -> Entry {
+        // The processor sets the accessed bit: set it now, so that shared tables are not written by it.
+        Entry::new(frame, Entry::USER | Entry::REFERENCE | Entry::ACCESSED)
     }
 
     pub(crate) const fn is_present(self) -> bool {

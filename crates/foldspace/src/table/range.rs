@@ -131,7 +131,7 @@ impl<'m> Root<'m> {
         &self,
         range: PageRange,
         garbage: &mut Garbage,
-        change: &mut dyn FnMut(&mut Exclusive<'m>, Index, Entry, &mut Garbage),
+        change: &mut dyn FnMut(&mut Exclusive<'m>, Index, Entry),
     ) {
         match self.lock_only_table(range) {
             Some(mut table) => change_below(&mut table, range, garbage, change),
@@ -213,7 +213,7 @@ fn change_below<'m>(
     table: &mut Exclusive<'m>,
     range: PageRange,
     garbage: &mut Garbage,
-    change: &mut dyn FnMut(&mut Exclusive<'m>, Index, Entry, &mut Garbage),
+    change: &mut dyn FnMut(&mut Exclusive<'m>, Index, Entry),
 ) {
     let level = table.level();
     for part in parts(range, level) {
@@ -223,7 +223,7 @@ fn change_below<'m>(
         }
         garbage.stale = true;
         if level.below().is_none() {
-            change(table, part.index, entry, garbage);
+            change(table, part.index, entry);
         } else if entry.is_reference() {
             garbage.stale_beyond |= !part.whole;
             table.put(part.index, Entry::NONE);

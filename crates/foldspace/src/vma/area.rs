@@ -35,9 +35,12 @@ bitflags! {
         const WIPE_ON_FORK = 1 << 10;
         /// No reservation against overcommit (MAP_NORESERVE).
         const NO_RESERVE = 1 << 11;
-        /// A change of layout is replacing what was here: faults wait for it. The per-VMA write lock of the design.
-        const IN_CHANGE = 1 << 12;
     }
+}
+
+impl VmaFlags {
+    /// What mprotect sets. An area with none of it (PROT_NONE) cannot be accessed.
+    pub const ACCESS: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::EXEC);
 }
 
 /// A name given to anonymous memory: immutable, shared by everything that was split or forked from the VMA it was given to.
