@@ -3,7 +3,6 @@
 //! `cargo run -p foldspace-hosted --release --example embed`
 
 use std::error::Error;
-use std::sync::Arc;
 
 use foldspace::addr::PAGE_SIZE;
 use foldspace::space::{MapRequest, Placement};
@@ -13,7 +12,7 @@ use foldspace_hosted::{CacheSize, Host, Layouts};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::new(256 << 20)?;
-    let parent = Arc::new(AddressSpace::new(host.memory(), Layouts::process())?);
+    let parent = AddressSpace::new(host.memory(), Layouts::process())?;
     parent.brk(VirtAddr(parent.layout().start_brk.get() + 4 * PAGE_SIZE));
     let data = parent.map(MapRequest {
         placement: Placement::Anywhere,
@@ -34,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
 
     let before = tables();
-    let child = Arc::new(parent.fork()?);
+    let child = parent.fork()?;
     let forked = tables();
     processor.activate(&child);
     processor.store(data, b"child ")?;

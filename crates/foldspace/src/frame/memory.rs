@@ -21,6 +21,7 @@ use crate::backing::ReferenceTables;
 use crate::error::{Error, Result};
 use crate::platform::Platform;
 use crate::reverse::Reverse;
+use crate::space::Registry;
 
 /// What a [`Memory`] is made of.
 pub struct MemoryConfig<'a> {
@@ -127,6 +128,7 @@ pub struct Memory {
     /// The default reference page, and the tables full of it.
     zero: ReferenceTables,
     pub(crate) reverse: Reverse,
+    pub(crate) registry: Registry,
     #[cfg(feature = "fault-injection")]
     allowance: core::sync::atomic::AtomicI64,
 }
@@ -185,6 +187,7 @@ impl Memory {
             buddy: Mutex::new(buddy),
             platform: config.platform,
             reverse: Reverse::new(),
+            registry: Registry::new(),
             #[cfg(feature = "fault-injection")]
             allowance: core::sync::atomic::AtomicI64::new(i64::MAX),
             kernel_entries,

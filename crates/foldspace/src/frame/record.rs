@@ -255,6 +255,14 @@ impl Record {
         self.home.store(home.pack(), Ordering::Relaxed);
     }
 
+    /// Of a root, which has no home: where the registry of address spaces has its space.
+    pub(crate) fn seat(&self) -> u32 {
+        self.home.load(Ordering::Relaxed) as u32
+    }
+    pub(crate) fn set_seat(&self, seat: u32) {
+        self.home.store(seat as u64, Ordering::Relaxed);
+    }
+
     pub(crate) fn next(&self) -> u32 {
         self.next.load(Ordering::Relaxed)
     }

@@ -37,6 +37,7 @@ impl AddressSpace {
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
+        self.memory.registry.leave(self);
         let guard = self.memory.pin();
         let mut garbage = Garbage::new();
         // Nobody runs it: there is nothing to shoot down first.

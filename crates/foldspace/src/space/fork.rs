@@ -1,8 +1,11 @@
 //! fork: the child links what the parent links.
 
+use alloc::sync::Arc;
+
 use crossbeam_epoch::Guard;
 
-use super::{AddressSpace, ForkMode, new_root, retry_after_reclaim};
+use super::registry::counted;
+use super::{AddressSpace, ForkMode, Layout, new_root, retry_after_reclaim};
 use crate::addr::VirtAddr;
 use crate::error::Result;
 use crate::frame::Garbage;
@@ -20,13 +23,25 @@ impl AddressSpace {
     /// # Errors
     ///
     /// [`crate::Error::OutOfMemory`].
-    pub fn fork(&self) -> Result<AddressSpace> {
+    pub fn fork(&self) -> Result<Arc<AddressSpace>> {
         retry_after_reclaim(&self.memory, |guard| self.fork_once(guard))
     }
 
-    fn fork_once(&self, guard: &Guard) -> Result<AddressSpace> {
+    fn fork_once(&self, guard: &Guard) -> Result<Arc<AddressSpace>> {
         let layout = self.writer.lock();
         let mode = self.fork_mode();
+        let child = counted(&self.memory, || self.share(guard, &layout, mode))?;
+        // Before anything of ours can change: who goes through all address spaces finds the child behind us.
+        let joined = self.memory.registry.join(&child);
+        drop(layout);
+        joined?;
+        child.copy_tables(mode, guard)?;
+        child.strip_inherited(guard)?;
+        Ok(child)
+    }
+
+    /// A child that shares everything below the root.
+    fn share(&self, guard: &Guard, layout: &Layout, mode: ForkMode) -> Result<AddressSpace> {
         let root = new_root(&self.memory)?;
         // A fork is one instant: until the shootdown, a processor may still store through a translation that it remembers, so nothing
         // of ours may be unshared before it, or the child would see a later store and not an earlier one. Faults wait.
@@ -43,9 +58,6 @@ impl AddressSpace {
         // The parent's processors may remember that they could write.
         self.memory.platform().shootdown(self.id, Flush::All);
         self.in_change.end();
-        drop(layout);
-        child.copy_tables(mode, guard)?;
-        child.strip_inherited(guard)?;
         Ok(child)
     }
 
@@ -57,6 +69,7 @@ impl AddressSpace {
             ForkMode::Copy => Touch::All,
         };
         let Some(everything) = AddressSpace::user_range() else { return Ok(()) };
+        let _layout = self.writer.lock();
         let mut garbage = Garbage::new();
         let copied = self.tables().own_range(everything, touch, &mut garbage);
         self.finish(&mut garbage, guard, everything);

@@ -22,33 +22,39 @@ mod fault;
 mod fork;
 mod map;
 mod protect;
+mod registry;
 mod types;
 mod unmap;
 mod usage;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_epoch::Guard;
 use spin::Mutex;
 
 use crate::addr::{Level, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
-use crate::frame::{Frame, Home, Memory};
+use crate::frame::{Frame, Home, Memory, NONE};
 use crate::platform::SpaceId;
 use crate::table::Root;
 use crate::vma::{Version, VersionCell};
 use change::InChange;
+pub(crate) use registry::Registry;
+pub use registry::Spaces;
 pub use types::{Access, Fault, ForkMode, Layout, MAX_MAP_COUNT, MapRequest, Placement, STACK_GUARD_GAP, Usage};
 
 /// An address space: a page table and the VMAs that say what belongs in it.
 ///
-/// All operations take `&self` and may run on any number of threads. The embedder makes sure that no processor runs an address space
-/// (has [`AddressSpace::root`] loaded) when it is dropped.
+/// All operations take `&self` and may run on any number of threads. Its memory knows it while it lives ([`Memory::spaces`]), and holds it
+/// for a moment when an object that it maps is cut. The embedder makes sure that no processor runs it (has [`AddressSpace::root`] loaded)
+/// when the embedder's last `Arc` is dropped.
 pub struct AddressSpace {
     memory: Arc<Memory>,
     id: SpaceId,
     root: Frame,
+    /// Where the registry has it; [`NONE`] before it has joined.
+    seat: AtomicU32,
     vmas: VersionCell,
     /// The writers' lock, and what it guards beside the tree: see [`Layout`].
     writer: Mutex<Layout>,
@@ -66,10 +72,14 @@ impl AddressSpace {
     /// # Errors
     ///
     /// [`Error::OutOfMemory`].
-    pub fn new(memory: &Arc<Memory>, layout: Layout) -> Result<AddressSpace> {
+    pub fn new(memory: &Arc<Memory>, layout: Layout) -> Result<Arc<AddressSpace>> {
         retry_after_reclaim(memory, |_| {
-            let root = new_root(memory)?;
-            Ok(AddressSpace::from_parts(memory, root, Version::empty(), layout, ForkMode::Full))
+            let space = registry::counted(memory, || {
+                let root = new_root(memory)?;
+                Ok(AddressSpace::from_parts(memory, root, Version::empty(), layout, ForkMode::Full))
+            })?;
+            memory.registry.join(&space)?;
+            Ok(space)
         })
     }
 
@@ -79,6 +89,7 @@ impl AddressSpace {
             id: SpaceId(memory.next_space_id()),
             memory: Arc::clone(memory),
             root,
+            seat: AtomicU32::new(NONE),
             vmas: VersionCell::new(vmas),
             writer: Mutex::new(layout),
             in_change: InChange::default(),

@@ -28,17 +28,19 @@ pub struct Operation {
 /// What operations make.
 #[derive(Default)]
 struct Made {
-    spaces: Vec<AddressSpace>,
+    spaces: Vec<Arc<AddressSpace>>,
     objects: Vec<Arc<Object>>,
 }
 
 /// A parent and its child, which share tables; files, private and shared mappings, a heap, a stack.
 struct Machine {
     host: Host,
-    parent: AddressSpace,
-    child: AddressSpace,
+    parent: Arc<AddressSpace>,
+    child: Arc<AddressSpace>,
     /// Has the same areas, and shares nothing.
-    alone: AddressSpace,
+    alone: Arc<AddressSpace>,
+    /// The fourth: the list of all has to grow for another.
+    idle: Arc<AddressSpace>,
     file: Arc<Object>,
 }
 
@@ -130,7 +132,7 @@ pub const OPERATIONS: &[Operation] = &[
 ];
 
 impl Made {
-    fn space(&mut self, space: Result<AddressSpace, Error>) -> Result<(), Error> {
+    fn space(&mut self, space: Result<Arc<AddressSpace>, Error>) -> Result<(), Error> {
         self.spaces.push(space?);
         Ok(())
     }
@@ -209,14 +211,15 @@ impl Machine {
         assert_eq!(parent.write(VirtAddr(FILE_SHARED), b"shared"), 6);
         parent.brk(VirtAddr(parent.layout().start_brk.get() + 3 * PAGE_SIZE));
         let child = parent.fork().expect("enough");
-        Machine { host, parent, child, alone, file }
+        let idle = AddressSpace::new(host.memory(), Layouts::process()).expect("enough");
+        Machine { host, parent, child, alone, idle, file }
     }
 
     fn see(&self) -> Seen {
         self.host.memory().reclaim();
         self.host
             .memory()
-            .check(&[&self.parent, &self.child, &self.alone], &[&self.file])
+            .check(&[&self.parent, &self.child, &self.alone, &self.idle], &[&self.file])
             .expect("the invariants hold");
         let maps = |space: &AddressSpace| String::from_utf8_lossy(&space.maps().text()).into_owned();
         Seen {
@@ -263,8 +266,8 @@ impl Operation {
             }
             Err(error) => panic!("{error}"),
         };
-        let Machine { host, parent, child, alone, file } = machine;
-        drop((parent, child, alone, file, made));
+        let Machine { host, parent, child, alone, idle, file } = machine;
+        drop((parent, child, alone, idle, file, made));
         host.memory().reclaim();
         host.memory().check(&[], &[]).expect("the invariants hold");
         let fresh = Host::new(8 << 20).expect("an arena").memory().stats();

@@ -20,13 +20,13 @@ const NO_EXECUTE: u64 = 1 << 63;
 struct Family {
     host: Host,
     parent: Arc<AddressSpace>,
-    child: AddressSpace,
+    child: Arc<AddressSpace>,
 }
 
 impl Family {
     fn new() -> Family {
         let host = Host::new(4 << 20).unwrap();
-        let parent = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+        let parent = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
         let rw = VmaFlags::READ | VmaFlags::WRITE | MAY;
         for (at, flags) in [(AT, rw), (READ_ONLY, rw), (VirtAddr(0x1_0000_0000), rw)] {
             let (placement, backing) = (Placement::Fixed(at), Backing::Anonymous);

@@ -14,7 +14,7 @@ const RW: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::MAY_R
 /// A machine with a space that has stored to every page of each of `regions`.
 pub fn filled(bytes: u64, regions: &[(u64, u64)]) -> (Host, Arc<AddressSpace>, Processor) {
     let host = Host::new(bytes).unwrap();
-    let space = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+    let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
     let mut processor = host.processor(CacheSize::Bounded(64));
     processor.activate(&space);
     for &(start, pages) in regions {
@@ -67,7 +67,7 @@ fn a_full_fork_takes_one_table_whatever_is_mapped() {
 fn the_first_store_after_a_fork_copies_one_table_a_level() {
     let (host, space, mut processor) = filled(128 << 20, &[(0x4000_0000, 4096)]);
     let before = tables(&host);
-    let child = Arc::new(space.fork().unwrap());
+    let child = space.fork().unwrap();
     let data = host.memory().stats().data;
     processor.store(VirtAddr(0x4000_0000), b"x").unwrap();
     assert_eq!(tables(&host), before + 1 + 3, "the child's root, and three levels for the parent");
@@ -122,7 +122,7 @@ fn generations_leave_nothing_behind() {
         space.set_fork_mode(mode);
         let mut early = None;
         for generation in 0..5_000_u64 {
-            let child = Arc::new(space.fork().unwrap());
+            let child = space.fork().unwrap();
             processor.activate(&child);
             space = child;
             let page = generation * 7 % 100;
@@ -179,8 +179,8 @@ fn changes_of_many_shared_tables() {
                 processor.store(at(table, 511 - table), &table.to_le_bytes()).unwrap();
             }
             space.set_fork_mode(mode);
-            let child = Arc::new(space.fork().unwrap());
-            let grandchild = Arc::new(child.fork().unwrap());
+            let child = space.fork().unwrap();
+            let grandchild = child.fork().unwrap();
             change(&child, range).unwrap();
             let check = |spaces: &[&AddressSpace]| {
                 host.memory().check(spaces, &[]).unwrap_or_else(|violation| panic!("{name}, {mode:?}: {violation}"));

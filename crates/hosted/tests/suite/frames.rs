@@ -1,7 +1,5 @@
 //! Frames: that they run out in good order, and blocks of them for the embedder.
 
-use std::sync::Arc;
-
 use foldspace::AddressSpace;
 use foldspace::VirtAddr;
 use foldspace::space::ForkMode;
@@ -61,7 +59,7 @@ fn forks_without_end_end_with_an_error() {
         let mut children = Vec::new();
         let error = loop {
             match space.fork() {
-                Ok(child) => children.push(Arc::new(child)),
+                Ok(child) => children.push(child),
                 Err(error) => break error,
             }
         };

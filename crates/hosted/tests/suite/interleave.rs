@@ -101,7 +101,7 @@ struct Stage {
 struct Actor {
     processor: Processor,
     /// The child that it made.
-    made: Option<AddressSpace>,
+    made: Option<Arc<AddressSpace>>,
 }
 
 struct Operation {
@@ -174,7 +174,7 @@ impl Stage {
         let callback: Arc<Mutex<Option<Callback>>> = Arc::default();
         let kept = callback.clone();
         let host = Host::with_platform(2 << 20, |inner| Box::new(Stopping { inner, callback: kept })).unwrap();
-        let parent = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+        let parent = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
         let file = Object::anonymous(host.memory(), 2 * PAGE_SIZE).unwrap();
         file.write_at(0, &[9; 2 * PAGE_SIZE as usize]).unwrap();
         map(&parent, pages(0, PAGES), RW, Backing::Anonymous);
@@ -184,7 +184,7 @@ impl Stage {
             assert_eq!(parent.write(page(number), &[number as u8 + 1]), 1);
         }
         parent.set_fork_mode(mode);
-        let child = Mutex::new(Some(Arc::new(parent.fork().unwrap())));
+        let child = Mutex::new(Some(parent.fork().unwrap()));
         Stage { host, parent, child, file, callback }
     }
 
@@ -197,7 +197,7 @@ impl Stage {
         settle(&self.host);
         let mut text = format!("first: {}\nsecond: {}\n", first.0, second.0);
         let child = self.child.lock().unwrap();
-        let spaces = [Some(&*self.parent), child.as_deref(), first.1.made.as_ref(), second.1.made.as_ref()];
+        let spaces = [Some(&*self.parent), child.as_deref(), first.1.made.as_deref(), second.1.made.as_deref()];
         let living: Vec<&AddressSpace> = spaces.iter().flatten().copied().collect();
         let check = || self.host.memory().check(&living, &[&self.file]).map_err(|violation| violation.0);
         check()?;

@@ -67,7 +67,7 @@ fn another_sees(
     let callback: Arc<Mutex<Option<Callback>>> = Arc::default();
     let kept = callback.clone();
     let host = Host::with_platform(8 << 20, |inner| Box::new(Stopping { inner, callback: kept })).unwrap();
-    let parent = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+    let parent = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
     let (placement, backing) = (Placement::Fixed(page(0)), Backing::Anonymous);
     parent.map(MapRequest { placement, len: 8 * PAGE_SIZE, flags: RW, backing, page_offset: 0 }).unwrap();
     let mut first = host.processor(CacheSize::Unbounded);
@@ -79,7 +79,7 @@ fn another_sees(
         store(&mut first, number, 1);
     }
     parent.set_fork_mode(mode);
-    let child = Arc::new(parent.fork().unwrap());
+    let child = parent.fork().unwrap();
     childs.activate(&child);
     prepare(&mut first, &mut second, &mut childs);
     let seen = Arc::new(Mutex::new(None));

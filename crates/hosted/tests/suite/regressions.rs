@@ -17,7 +17,7 @@ const AT: VirtAddr = VirtAddr(0x4000_0000);
 
 fn machine(bytes: u64) -> (Host, Arc<AddressSpace>) {
     let host = Host::new(bytes).unwrap();
-    let space = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+    let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
     (host, space)
 }
 

@@ -76,7 +76,7 @@ impl Bench {
         let forget = Arc::new(AtomicU8::new(Forget::Nothing as u8));
         let switch = forget.clone();
         let host = Host::with_platform(8 << 20, |inner| Box::new(Forgetful { inner, forget: switch })).unwrap();
-        let space = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+        let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
         let file = Object::anonymous(host.memory(), 4 * PAGE).unwrap();
         let mut one = host.processor(CacheSize::Unbounded);
         let mut other = host.processor(CacheSize::Unbounded);
@@ -112,7 +112,7 @@ impl Bench {
 
     fn fork(&mut self, mode: ForkMode) {
         self.space.set_fork_mode(mode);
-        self.child = Some(Arc::new(self.space.fork().unwrap()));
+        self.child = Some(self.space.fork().unwrap());
     }
 
     fn child_sees(&self, number: u64) -> u8 {

@@ -84,7 +84,7 @@ fn stores_beside_each_other_survive_copies() {
     const THREADS: usize = 4;
     for mode in [ForkMode::Full, ForkMode::Leaf, ForkMode::Copy] {
         let host = Host::new(64 << 20).unwrap();
-        let space = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+        let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
         space.set_fork_mode(mode);
         let base = space.map(request(Placement::Anywhere, PAGES)).unwrap();
         let barrier = Barrier::new(THREADS + 1);
@@ -140,7 +140,7 @@ fn stores_beside_each_other_survive_copies() {
 #[test]
 fn a_fork_is_one_instant() {
     let host = Host::new(32 << 20).unwrap();
-    let space = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+    let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
     let first = space.map(request(Placement::Fixed(VirtAddr(0x3fff_f000)), 2)).unwrap();
     let second = VirtAddr(first.get() + PAGE);
     let stop = AtomicU64::new(0);
@@ -182,7 +182,7 @@ fn a_fork_is_one_instant() {
 fn layouts_change_side_by_side() {
     const THREADS: u64 = 4;
     let host = Host::new(64 << 20).unwrap();
-    let space = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+    let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
     let base = 0x4000_0000_u64;
     thread::scope(|scope| {
         for number in 0..THREADS {
@@ -235,7 +235,7 @@ fn a_family_keeps_its_members_apart() {
     let living: Mutex<Vec<(Arc<AddressSpace>, Vec<u32>)>> = Mutex::default();
     let next = AtomicU64::new(1);
     let base = VirtAddr(0x7fff_0000_0000);
-    let eldest = Arc::new(AddressSpace::new(host.memory(), Layouts::process()).unwrap());
+    let eldest = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
     eldest.map(request(Placement::Fixed(base), PAGES)).unwrap();
     let common = eldest
         .map(MapRequest {
@@ -277,7 +277,7 @@ fn a_family_keeps_its_members_apart() {
                     processor.store(VirtAddr(common.get() + number * 8), &name.to_le_bytes()).unwrap();
                     let child = (dice.roll(2) == 0).then(|| {
                         space.set_fork_mode([ForkMode::Full, ForkMode::Leaf, ForkMode::Copy][dice.roll(3) as usize]);
-                        (Arc::new(space.fork().unwrap()), pages.clone())
+                        (space.fork().unwrap(), pages.clone())
                     });
                     let mut living = living.lock().unwrap();
                     let dies = living.len() > 12 || child.is_some() && dice.roll(3) == 0;

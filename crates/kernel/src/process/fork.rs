@@ -97,7 +97,7 @@ fn make(
     let thread = Thread::new()?;
     let space = match request.has(raw::CLONE_VM) {
         true => task.space(),
-        false => Arc::new(sched::with_space(|space| space.fork()).ok_or(Errno::EFAULT)??),
+        false => sched::with_space(|space| space.fork()).ok_or(Errno::EFAULT)??,
     };
     let mut frame = *frame;
     frame.rax = 0;

@@ -39,7 +39,7 @@ const CONSOLE: &[u8] = b"/dev/console";
 pub fn start_init() {
     prepare_exit();
     let thread = Thread::new().expect("memory for the first thread");
-    let space = Arc::new(AddressSpace::new(memory(), Layout::default()).expect("memory for the first process"));
+    let space = AddressSpace::new(memory(), Layout::default()).expect("memory for the first process");
     if let Some(mode) = fork_mode() {
         space.set_fork_mode(mode);
     }

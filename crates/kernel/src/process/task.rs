@@ -164,7 +164,7 @@ pub fn empty_space() -> Arc<AddressSpace> {
     static EMPTY: Once<Arc<AddressSpace>> = Once::new();
     let make = || {
         let space = AddressSpace::new(mm::memory(), foldspace::space::Layout::default());
-        Arc::new(space.expect("made when the first process is, before memory can be scarce"))
+        space.expect("made when the first process is, before memory can be scarce")
     };
     EMPTY.call_once(make).clone()
 }

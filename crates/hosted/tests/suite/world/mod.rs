@@ -133,7 +133,7 @@ impl World {
     fn new_space(&mut self) {
         let layout = self.layout;
         let space = self.attempt_result(|world| AddressSpace::new(world.host.memory(), layout)).expect("enough");
-        self.add_space(Arc::new(space), ModelSpace::new(layout));
+        self.add_space(space, ModelSpace::new(layout));
     }
 
     fn add_space(&mut self, space: Arc<AddressSpace>, model: ModelSpace) {
@@ -276,7 +276,7 @@ impl World {
                 let child = self.attempt_result(|world| world.spaces[space].fork()).expect("enough");
                 assert_eq!(child.fork_mode(), mode, "a child inherits the mode");
                 let model = self.model.fork(space);
-                self.add_space(Arc::new(child), model);
+                self.add_space(child, model);
             }
             Op::Exit(space) => {
                 let space = self.space(space);

@@ -129,7 +129,7 @@ fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Argumen
     };
     let stack_pointer = stack::build(&space, &arguments, &facts, stack_limit)?;
     let blocked = task.signals.lock().blocked;
-    let (space, filename) = (Arc::new(space), filename.to_vec());
+    let filename = filename.to_vec();
     Ok(Program { space, entry, stack_pointer, file, filename, credentials, blocked })
 }
 
