@@ -19,6 +19,14 @@ pub enum Error {
     AlreadyMapped,
     /// The mapping does not allow it (EACCES).
     AccessDenied,
+    /// Over [`crate::space::Layout::lock_limit`] (EAGAIN for mmap and mremap, ENOMEM for mlock).
+    LockLimit,
+    /// A sealed mapping is in the way (EPERM).
+    Sealed,
+    /// More memory would be committed than there may be (ENOMEM).
+    CommitLimit,
+    /// What is mapped there is not of a kind to which this can be done (EINVAL; for a name EBADF).
+    WrongKind,
 }
 
 impl fmt::Display for Error {
@@ -31,6 +39,10 @@ impl fmt::Display for Error {
             Error::NotMapped => "part of the range is not mapped",
             Error::AlreadyMapped => "the range is already mapped",
             Error::AccessDenied => "the mapping does not allow this access",
+            Error::LockLimit => "more memory would be locked than may be",
+            Error::Sealed => "the mapping is sealed",
+            Error::CommitLimit => "more memory would be committed than may be",
+            Error::WrongKind => "this cannot be done to what is mapped there",
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use foldspace::VirtAddr;
 use foldspace::space::Layout;
+use foldspace::vma::VmaFlags;
 
 /// Ready-made [`Layout`]s.
 pub struct Layouts;
@@ -21,7 +22,10 @@ impl Layouts {
             env: (VirtAddr(0), VirtAddr(0)),
             stack_limit: 8 << 20,
             data_limit: u64::MAX,
+            data_limit_hard: u64::MAX,
             address_space_limit: u64::MAX,
+            lock_limit: u64::MAX,
+            future_lock: VmaFlags::empty(),
         }
     }
 }

@@ -76,10 +76,13 @@ impl From<foldspace::Error> for Errno {
             foldspace::Error::OutOfMemory
             | foldspace::Error::NoRoom
             | foldspace::Error::TooManyVmas
+            | foldspace::Error::CommitLimit
             | foldspace::Error::NotMapped => Errno::ENOMEM,
-            foldspace::Error::BadRange => Errno::EINVAL,
+            foldspace::Error::BadRange | foldspace::Error::WrongKind => Errno::EINVAL,
             foldspace::Error::AlreadyMapped => Errno::EEXIST,
             foldspace::Error::AccessDenied => Errno::EACCES,
+            foldspace::Error::LockLimit => Errno::EAGAIN,
+            foldspace::Error::Sealed => Errno::EPERM,
         }
     }
 }

@@ -60,10 +60,16 @@ pub struct Layout {
     pub env: (VirtAddr, VirtAddr),
     /// RLIMIT_STACK, bytes: how far a GROWS_DOWN area may grow.
     pub stack_limit: u64,
-    /// RLIMIT_DATA for brk, bytes.
+    /// RLIMIT_DATA, bytes: private writable memory, and the heap together with the program's data.
     pub data_limit: u64,
+    /// The hard limit to it. It counts for private writable memory where `data_limit` is 0, as on Linux, for Valgrind's sake.
+    pub data_limit_hard: u64,
     /// RLIMIT_AS, bytes.
     pub address_space_limit: u64,
+    /// RLIMIT_MEMLOCK, bytes; `u64::MAX` for who may lock as much as he likes (CAP_IPC_LOCK).
+    pub lock_limit: u64,
+    /// What new mappings get beside what they ask for: LOCKED and LOCK_ON_FAULT, after mlockall(MCL_FUTURE). Not inherited by fork.
+    pub future_lock: VmaFlags,
 }
 
 /// How fork copies page tables.

@@ -35,6 +35,26 @@ bitflags! {
         const WIPE_ON_FORK = 1 << 10;
         /// No reservation against overcommit (MAP_NORESERVE).
         const NO_RESERVE = 1 << 11;
+        /// Locked pages are faulted in as they are touched, not at once (MLOCK_ONFAULT). Only beside LOCKED.
+        const LOCK_ON_FAULT = 1 << 12;
+        /// Accesses are expected in no order (MADV_RANDOM).
+        const RANDOM = 1 << 13;
+        /// Accesses are expected in order (MADV_SEQUENTIAL).
+        const SEQUENTIAL = 1 << 14;
+        /// Left out of core dumps (MADV_DONTDUMP).
+        const DONT_DUMP = 1 << 15;
+        /// Huge pages are wanted (MADV_HUGEPAGE).
+        const HUGE_PAGE = 1 << 16;
+        /// Huge pages are not wanted (MADV_NOHUGEPAGE).
+        const NO_HUGE_PAGE = 1 << 17;
+        /// Pages of equal content may become one (MADV_MERGEABLE).
+        const MERGEABLE = 1 << 18;
+        /// Its pages count towards the memory that is committed (VM_ACCOUNT).
+        const ACCOUNT = 1 << 19;
+        /// May no longer be unmapped, moved, or given other permissions (mseal).
+        const SEALED = 1 << 20;
+        /// Pages may be dropped under pressure, and read as zeros then (MAP_DROPPABLE).
+        const DROPPABLE = 1 << 21;
     }
 }
 

@@ -52,10 +52,12 @@ fn range(at: u64, len: u64) -> PageRange {
 fn errno(error: Error, change: Change) -> Errno {
     match error {
         Error::AlreadyMapped => Errno::EXIST,
-        Error::NotMapped | Error::OutOfMemory | Error::NoRoom | Error::TooManyVmas => Errno::NOMEM,
+        Error::NotMapped | Error::OutOfMemory | Error::NoRoom | Error::TooManyVmas | Error::CommitLimit => Errno::NOMEM,
         Error::AccessDenied if matches!(change, Change::Discard(..)) => Errno::INVAL,
         Error::AccessDenied => Errno::ACCESS,
-        Error::BadRange => Errno::INVAL,
+        Error::BadRange | Error::WrongKind => Errno::INVAL,
+        Error::LockLimit => Errno::AGAIN,
+        Error::Sealed => Errno::PERM,
     }
 }
 

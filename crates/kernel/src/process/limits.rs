@@ -54,6 +54,11 @@ impl Limits {
         self.0[resource as usize].soft
     }
 
+    /// What a resource that exists may be raised to.
+    pub fn hard(&self, resource: u32) -> u64 {
+        self.0[resource as usize].hard
+    }
+
     /// Changes one that exists.
     pub fn set(&mut self, resource: u32, limit: Limit) {
         self.0[resource as usize] = limit;

@@ -43,18 +43,20 @@ fn exchange(ctx: &SyscallContext<'_>, process: &Process, resource: u32, new: Opt
         old
     };
     if let Some(new) = new {
-        apply(process, resource, new.soft);
+        apply(process, resource, new);
     }
     Ok(old)
 }
 
 /// Tells the memory manager about limits that are its business.
-fn apply(process: &Process, resource: u32, soft: u64) {
+fn apply(process: &Process, resource: u32, limit: Limit) {
     let Some(task) = process.leader() else { return };
+    let may_lock_all = task.credentials().is_privileged();
     task.space().update_layout(|layout| match resource {
-        raw::RLIMIT_STACK => layout.stack_limit = soft,
-        raw::RLIMIT_DATA => layout.data_limit = soft,
-        raw::RLIMIT_AS => layout.address_space_limit = soft,
+        raw::RLIMIT_STACK => layout.stack_limit = limit.soft,
+        raw::RLIMIT_DATA => (layout.data_limit, layout.data_limit_hard) = (limit.soft, limit.hard),
+        raw::RLIMIT_AS => layout.address_space_limit = limit.soft,
+        raw::RLIMIT_MEMLOCK if !may_lock_all => layout.lock_limit = limit.soft,
         _ => {}
     });
 }

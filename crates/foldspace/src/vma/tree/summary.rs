@@ -16,8 +16,8 @@ pub struct PageCounts {
     pub stack: u64,
     /// Executable and neither writable nor a stack (VmExe + VmLib).
     pub exec: u64,
-    /// Of shared mappings.
-    pub shared: u64,
+    /// That count towards the memory that is committed.
+    pub accounted: u64,
     /// Locked into memory (VmLck).
     pub locked: u64,
 }
@@ -44,7 +44,7 @@ impl PageCounts {
             data: f(self.data, other.data),
             stack: f(self.stack, other.stack),
             exec: f(self.exec, other.exec),
-            shared: f(self.shared, other.shared),
+            accounted: f(self.accounted, other.accounted),
             locked: f(self.locked, other.locked),
         }
     }
@@ -79,7 +79,10 @@ impl Totals {
         if flags & (write.union(shared).union(stack)) == write {
             add(&mut counts.data);
         }
-        if !flags.intersects(exec.union(shared).union(stack).union(VmaFlags::LOCKED)) {
+        if flags.contains(VmaFlags::ACCOUNT) {
+            add(&mut counts.accounted);
+        }
+        if !flags.intersects(exec.union(stack).union(VmaFlags::LOCKED)) {
             return; // Mostly.
         }
         if flags.contains(stack) {
@@ -87,9 +90,6 @@ impl Totals {
         }
         if flags & (write.union(exec).union(stack)) == exec {
             add(&mut counts.exec);
-        }
-        if flags.contains(shared) {
-            add(&mut counts.shared);
         }
         if flags.contains(VmaFlags::LOCKED) {
             add(&mut counts.locked);
@@ -137,7 +137,7 @@ impl Summary {
         start: VirtAddr(0),
         end: VirtAddr(0),
         largest_gap: 0,
-        totals: Totals { pages: PageCounts { total: 0, data: 0, stack: 0, exec: 0, shared: 0, locked: 0 }, vmas: 0 },
+        totals: Totals { pages: PageCounts { total: 0, data: 0, stack: 0, exec: 0, accounted: 0, locked: 0 }, vmas: 0 },
         flags: VmaFlags::empty(),
     };
 }

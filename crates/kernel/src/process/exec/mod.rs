@@ -88,11 +88,22 @@ fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Argumen
         }
         None => None,
     };
-    let (stack_limit, data_limit, address_space_limit) = {
+    let layout = {
         let limits = task.process.limits.lock();
-        (limits.soft(raw::RLIMIT_STACK), limits.soft(raw::RLIMIT_DATA), limits.soft(raw::RLIMIT_AS))
+        Layout {
+            mmap_base: MMAP_BASE,
+            stack_limit: limits.soft(raw::RLIMIT_STACK),
+            data_limit: limits.soft(raw::RLIMIT_DATA),
+            data_limit_hard: limits.hard(raw::RLIMIT_DATA),
+            address_space_limit: limits.soft(raw::RLIMIT_AS),
+            lock_limit: match task.credentials().is_privileged() {
+                true => u64::MAX,
+                false => limits.soft(raw::RLIMIT_MEMLOCK),
+            },
+            ..Layout::default()
+        }
     };
-    let layout = Layout { mmap_base: MMAP_BASE, stack_limit, data_limit, address_space_limit, ..Layout::default() };
+    let stack_limit = layout.stack_limit;
     let space = AddressSpace::new(memory(), layout)?;
     space.set_fork_mode(task.space().fork_mode());
 

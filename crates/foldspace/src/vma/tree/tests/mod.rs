@@ -127,8 +127,8 @@ fn summary_of(vmas: &[&Vma]) -> Summary {
         } else if has(VmaFlags::WRITE) && !has(VmaFlags::SHARED) {
             counts.data += n;
         }
-        if has(VmaFlags::SHARED) {
-            counts.shared += n;
+        if has(VmaFlags::ACCOUNT) {
+            counts.accounted += n;
         }
         if has(VmaFlags::LOCKED) {
             counts.locked += n;
