@@ -4,4 +4,5 @@ mod object;
 mod reference;
 
 pub use object::{Identity, Object, Source};
-pub(crate) use reference::ReferenceTables;
+pub use reference::Reference;
+pub(crate) use reference::{ReferenceTables, References};

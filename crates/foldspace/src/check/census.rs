@@ -1,9 +1,10 @@
 //! Invariant 6: frames are conserved.
 
 use alloc::collections::BTreeSet;
+use core::sync::atomic::Ordering;
 
 use super::{Reached, Verdict, ensure};
-use crate::backing::Object;
+use crate::backing::{Object, ReferenceTables};
 use crate::frame::{Frame, Kind, Memory};
 use crate::space::AddressSpace;
 use crate::vma::Backing;
@@ -11,7 +12,7 @@ use crate::vma::Backing;
 impl Memory {
     pub(super) fn check_census(&self, reached: &Reached, spaces: &[&AddressSpace], objects: &[&Object]) -> Verdict {
         let cached = cached_pages(spaces, objects);
-        let (mut idle, mut free, mut tables) = (0, 0, 0);
+        let (mut idle, mut free, mut tables, mut of_references) = (0, 0, 0, 0);
         for (number, record) in self.records().iter().enumerate() {
             let frame = Frame(number as u32);
             match record.kind() {
@@ -28,7 +29,8 @@ impl Memory {
                     ensure!(known || mapped, "{frame:?} of an object is neither cached nor mapped: lost");
                     ensure!(record.is_pinned() || !cached.contains(&frame), "{frame:?} is cached and not pinned");
                 }
-                Kind::Absent | Kind::FreeTail | Kind::Reference | Kind::Reserved => {}
+                Kind::Reference => of_references += 1,
+                Kind::Absent | Kind::FreeTail | Kind::Reserved => {}
             }
         }
         let stats = self.stats();
@@ -38,9 +40,41 @@ impl Memory {
             stats.free,
             stats.deferred
         );
-        // Three are the reference tables.
-        ensure!(tables + 3 == stats.tables, "{tables} tables and 3 of zeros exist, {} are counted", stats.tables);
+        let references = self.check_reference_pages()?;
+        ensure!(
+            of_references == 4 * references,
+            "{references} reference pages live, {of_references} frames are theirs"
+        );
+        // Each has three tables.
+        let all = tables + 3 * references;
+        ensure!(
+            all == stats.tables,
+            "{all} tables exist, those of {references} references included, {} are counted",
+            stats.tables
+        );
         Ok(())
+    }
+
+    /// That nobody has written to the tables of the reference pages that live; how many there are, the zero page included.
+    fn check_reference_pages(&self) -> Verdict<u64> {
+        let (mut references, mut damaged) = (0, None);
+        let mut look = |reference: &ReferenceTables| {
+            references += 1;
+            for frame in reference.frames() {
+                if self.record(frame).kind() != Kind::Reference {
+                    damaged = Some(frame);
+                }
+            }
+            reference.for_each_entry(|table, index, entry| {
+                if self.entries(table)[index].load(Ordering::Relaxed) != entry {
+                    damaged = Some(table);
+                }
+            });
+        };
+        look(self.zero());
+        self.references().for_each_own(&mut look);
+        ensure!(damaged.is_none(), "{damaged:?} belongs to a reference page, and somebody has changed it");
+        Ok(references)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Invariants 1 and 4: permissions, and equal views.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Verdict, describe, ensure};
@@ -23,7 +24,15 @@ struct Path {
 struct View {
     range: PageRange,
     flags: VmaFlags,
-    object: Option<(usize, u64)>,
+    source: Source,
+}
+
+/// What a VMA shows: zeros, a reference page, an object from a page on. Reference pages and objects by address.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Source {
+    Zeros,
+    Reference(usize),
+    Object(usize, u64),
 }
 
 const DECIDING: VmaFlags = VmaFlags::ACCESS.union(VmaFlags::SHARED);
@@ -41,13 +50,12 @@ impl Memory {
             let base = path.base + index.get() as u64 * level.entry_span();
             let writable = path.writable && entry.is_writable();
             if entry.is_reference() {
-                // Linked whole: one VMA must cover all of it.
-                let whole = base + level.entry_span();
-                let covered = vmas
-                    .view()
-                    .find(VirtAddr(base))
-                    .is_some_and(|vma| vma.end().get() >= whole && matches!(vma.backing, Backing::Anonymous));
-                ensure!(covered, "{}: zeros at {base:#x} ({level:?}) reach outside a VMA", describe(space));
+                let who = describe(space);
+                let end = VirtAddr(base + level.entry_span());
+                ensure!(
+                    self.is_reference_of(vmas, VirtAddr(base), end, level, entry),
+                    "{who}: a reference at {base:#x} ({level:?}) reaches outside its VMA, or is another's"
+                );
                 continue;
             }
             let refs = self.record(entry.frame()).refs();
@@ -65,6 +73,23 @@ impl Memory {
             }
         }
         Ok(())
+    }
+
+    /// Whether all of `start..end`, where a table of `level` has a reference, is mapped, and of that reference page. By several VMAs, perhaps:
+    /// a name given to a part changes no table.
+    fn is_reference_of(&self, vmas: &Version, start: VirtAddr, end: VirtAddr, level: Level, entry: Entry) -> bool {
+        let mut reached = start;
+        for vma in vmas.view().iter_from(start) {
+            if reached >= end || vma.start() > reached {
+                break;
+            }
+            let tables = vma.backing.reference_tables(self);
+            if tables.is_none_or(|tables| tables.at(level) != entry.frame()) {
+                return false;
+            }
+            reached = vma.end();
+        }
+        reached >= end
     }
 
     fn check_leaf(&self, space: &AddressSpace, vmas: &Version, addr: VirtAddr, entry: Entry, path: Path) -> Verdict {
@@ -154,7 +179,7 @@ fn views(vmas: &Version, start: u64, span: u64) -> Vec<View> {
     let mut views: Vec<View> = Vec::new();
     for vma in vmas.view().range(span) {
         let Some(range) = vma.range.intersect(span) else { continue };
-        let view = View { range, flags: vma.flags & DECIDING, object: object(vma, range) };
+        let view = View { range, flags: vma.flags & DECIDING, source: source(vma, range) };
         // Names and advice split VMAs without changing what may be installed.
         match views.last_mut() {
             Some(last) if last.range.end() == range.start() && last.flags == view.flags && continues(last, &view) => {
@@ -168,20 +193,20 @@ fn views(vmas: &Version, start: u64, span: u64) -> Vec<View> {
     views
 }
 
-fn object(vma: &Vma, range: PageRange) -> Option<(usize, u64)> {
+fn source(vma: &Vma, range: PageRange) -> Source {
     match &vma.backing {
-        Backing::Anonymous => None,
+        Backing::Anonymous => Source::Zeros,
+        Backing::Reference(reference) => Source::Reference(Arc::as_ptr(reference) as usize),
         Backing::Object(object) => {
             let skipped = (range.start().get() - vma.start().get()) >> PAGE_SHIFT;
-            Some((alloc::sync::Arc::as_ptr(object) as usize, vma.page_offset + skipped))
+            Source::Object(Arc::as_ptr(object) as usize, vma.page_offset + skipped)
         }
     }
 }
 
 fn continues(last: &View, next: &View) -> bool {
-    match (last.object, next.object) {
-        (None, None) => true,
-        (Some((a, offset)), Some((b, next))) => a == b && offset + last.range.pages() == next,
-        _ => false,
+    match (last.source, next.source) {
+        (Source::Object(a, offset), Source::Object(b, next)) => a == b && offset + last.range.pages() == next,
+        (last, next) => last == next,
     }
 }

@@ -17,7 +17,7 @@ use super::direct_map::DirectMap;
 use super::record::{Home, Kind, NONE, Record};
 use super::{Entries, Frame};
 use crate::addr::{ENTRIES, Index, Level, PAGE_SIZE};
-use crate::backing::ReferenceTables;
+use crate::backing::{ReferenceTables, References};
 use crate::error::{Error, Result};
 use crate::platform::Platform;
 use crate::reverse::Reverse;
@@ -44,7 +44,7 @@ pub struct MemoryStats {
     pub free: u64,
     /// Dead, waiting out a grace period: free soon.
     pub deferred: u64,
-    /// Content: of private memory and of objects.
+    /// Content: of private memory, of objects, and of reference pages.
     pub data: u64,
     /// Page tables of all levels, those that backings own included.
     pub tables: u64,
@@ -127,6 +127,7 @@ pub struct Memory {
     kernel_entries: ArrayVec<(Index, u64), 16>,
     /// The default reference page, and the tables full of it.
     zero: ReferenceTables,
+    references: References,
     pub(crate) reverse: Reverse,
     pub(crate) registry: Registry,
     #[cfg(feature = "fault-injection")]
@@ -175,7 +176,7 @@ impl Memory {
         for frame in zero.frames() {
             map.records()[frame.0 as usize].mark(Kind::Reference, 0);
         }
-        zero.fill_tables(|table, index, entry| map.entries(table)[index].store(entry, Ordering::Relaxed));
+        zero.for_each_entry(|table, index, entry| map.entries(table)[index].store(entry, Ordering::Relaxed));
         let memory = Memory {
             total: config.usable.iter().map(|range| range.len() as u64).sum(),
             reserved: AtomicU64::new(records as u64 + 1),
@@ -193,6 +194,7 @@ impl Memory {
             kernel_entries,
             map,
             zero,
+            references: References::new(),
         };
         Ok(Arc::new(memory))
     }
@@ -313,6 +315,10 @@ impl Memory {
 
     pub(crate) fn zero(&self) -> &ReferenceTables {
         &self.zero
+    }
+
+    pub(crate) fn references(&self) -> &References {
+        &self.references
     }
 
     /// Entries that every root has in its upper half.
@@ -469,10 +475,10 @@ impl Memory {
         self.deferred.fetch_sub(frames, Ordering::Relaxed);
     }
 
-    /// Whether a grace period could free frames: some wait for one, or there are objects, one of which may be held by nothing but a retired
-    /// version of a tree.
+    /// Whether a grace period could free frames: some wait for one, or there are objects or reference pages, one of which may be held by
+    /// nothing but a retired version of a tree.
     pub(crate) fn may_reclaim(&self) -> bool {
-        self.deferred.load(Ordering::Relaxed) + self.objects.load(Ordering::Relaxed) != 0
+        self.deferred.load(Ordering::Relaxed) + self.objects.load(Ordering::Relaxed) != 0 || self.references.len() != 0
     }
 
     pub(crate) fn note_object(&self) {

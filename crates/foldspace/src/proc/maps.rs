@@ -51,11 +51,11 @@ impl Maps {
         let line_start = out.len();
         let identity = match &vma.backing {
             Backing::Object(object) => object.identity(),
-            Backing::Anonymous => Default::default(),
+            Backing::Anonymous | Backing::Reference(_) => Default::default(),
         };
         let offset = match vma.backing {
             Backing::Object(_) => vma.page_offset << PAGE_SHIFT,
-            Backing::Anonymous => 0,
+            Backing::Anonymous | Backing::Reference(_) => 0,
         };
         let letter = |flag, yes: u8| if vma.flags.contains(flag) { yes } else { b'-' };
         hex(out, vma.start().get(), 8);

@@ -1,12 +1,40 @@
 //! Reading and writing an address space from outside: a kernel's copies to and from user memory, which never touch user addresses.
 
+use alloc::sync::Arc;
+
 use super::fault::Force;
-use super::{Access, AddressSpace};
+use super::{Access, AddressSpace, Fault};
 use crate::addr::{Level, PAGE_SIZE, USER_END, VirtAddr};
+use crate::backing::Reference;
+use crate::error::{Error, Result};
 use crate::frame::{Frame, Garbage};
 use crate::table::Supply;
 
 impl AddressSpace {
+    /// The reference page with the content that the page at `addr` has now: what happens to that page afterwards changes nothing. Anything that can
+    /// be read will do: anonymous memory, objects, the pages of a reference mapping.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadRange`] unless `addr` is a page's first byte; [`Error::NotMapped`] if it cannot be read; [`Error::OutOfMemory`].
+    pub fn reference_at(&self, addr: VirtAddr) -> Result<Arc<Reference>> {
+        if !addr.is_page_aligned() {
+            return Err(Error::BadRange);
+        }
+        let mut page = [0; PAGE_SIZE as usize];
+        let mut done = 0;
+        while done < page.len() {
+            done += self.read(VirtAddr(addr.get() + done as u64), &mut page[done..]);
+            // Once more for the reason; if it can be read by now, so much the better.
+            if done < page.len()
+                && let Err(fault) = self.fault(addr, Access::Read)
+            {
+                return Err(if fault == Fault::OutOfMemory { Error::OutOfMemory } else { Error::NotMapped });
+            }
+        }
+        Reference::new(&self.memory, &page)
+    }
+
     /// Copies bytes out, faulting pages in as loads would. Returns how many came before the first that could not be read.
     pub fn read(&self, from: VirtAddr, out: &mut [u8]) -> usize {
         let len = out.len();

@@ -10,7 +10,7 @@ use crossbeam_epoch::Guard;
 
 use super::{Access, AddressSpace, Fault};
 use crate::addr::{Level, PageRange, USER_END, VirtAddr};
-use crate::backing::Object;
+use crate::backing::{Object, ReferenceTables};
 use crate::error::Error;
 use crate::frame::{Frame, Garbage, Home, Kind, Memory};
 use crate::platform::Flush;
@@ -31,7 +31,7 @@ enum Attempt {
     Again,
 }
 
-/// A frame that will be installed, allocated before any lock is taken, and cleared if it will start with zeros.
+/// A frame that will be installed, allocated before any lock is taken, with its content if that cannot change any more.
 struct Prepared<'m> {
     memory: &'m Memory,
     frame: Frame,
@@ -42,6 +42,8 @@ struct Prepared<'m> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
     Zeros,
+    /// A reference page.
+    Reference(Frame),
     /// A frame, copied under the lock of the table: only while we hold a slot that maps it, and nobody can let others write it, is it sure
     /// to be what everyone sees here. (Copied earlier, it could be written by us and shared again in between.)
     Copy(Frame),
@@ -50,8 +52,10 @@ enum Start {
 impl Prepared<'_> {
     fn new(memory: &Memory, start: Start) -> Result<Prepared<'_>, Error> {
         let frame = memory.alloc_frame()?;
-        if start == Start::Zeros {
-            memory.clear_frame(frame);
+        match start {
+            Start::Zeros => memory.clear_frame(frame),
+            Start::Reference(page) => memory.copy_frame(page, frame),
+            Start::Copy(_) => {}
         }
         Ok(Prepared { memory, frame, start })
     }
@@ -141,19 +145,23 @@ impl AddressSpace {
         }
         let mut garbage = Garbage::new();
         let attempt = match &vma.backing {
-            Backing::Anonymous => self.link_zero(version, vma, addr, &leaf, &mut garbage),
+            Backing::Anonymous => self.link_reference(version, vma, addr, self.memory.zero(), &leaf, &mut garbage),
+            Backing::Reference(reference) => {
+                self.link_reference(version, vma, addr, reference.tables(), &leaf, &mut garbage)
+            }
             Backing::Object(object) => self.install_object(version, vma, object, addr, &mut garbage, Access::Read),
         };
         self.finish_fault(&mut garbage, guard, addr);
         attempt
     }
 
-    /// Links the zero page at the highest level that fits between the edges of the VMA: a whole table of it costs no more than one page.
-    fn link_zero(
+    /// Links a reference page at the highest level that fits between the edges of the VMA: a whole table of it costs no more than one page.
+    fn link_reference(
         &self,
         version: VersionRef<'_>,
         vma: &Vma,
         addr: VirtAddr,
+        reference: &ReferenceTables,
         leaf: &Leaf,
         garbage: &mut Garbage,
     ) -> Result<Attempt, Fault> {
@@ -173,7 +181,7 @@ impl AddressSpace {
         if !self.still_holds(version, addr) || table.entry(index).is_present() {
             return Ok(Attempt::Again);
         }
-        let link = Entry::reference(memory.zero().at(level)).with(no_execute(vma.flags));
+        let link = Entry::reference(reference.at(level)).with(no_execute(vma.flags));
         table.put(index, link);
         Ok(Attempt::Done)
     }
@@ -277,14 +285,14 @@ impl AddressSpace {
     /// What a private page at `addr` starts from when `entry` is there now.
     #[inline]
     fn start_of(&self, vma: &Vma, addr: VirtAddr, entry: Entry) -> Result<Start, Fault> {
-        if !entry.is_present() {
-            return match &vma.backing {
-                Backing::Anonymous => Ok(Start::Zeros),
-                Backing::Object(object) => object_frame(vma, object, addr).map(Start::Copy),
-            };
+        if entry.is_present() && !entry.is_reference() {
+            return Ok(Start::Copy(entry.frame()));
         }
-        // An entry that refers to a reference table is the zero page's, too.
-        Ok(if entry.is_reference() { Start::Zeros } else { Start::Copy(entry.frame()) })
+        match &vma.backing {
+            Backing::Anonymous => Ok(Start::Zeros),
+            Backing::Reference(reference) => Ok(reference.page().map_or(Start::Zeros, Start::Reference)),
+            Backing::Object(object) => object_frame(vma, object, addr).map(Start::Copy),
+        }
     }
 
     /// The one shootdown of a fault, owed if a present entry on the path was replaced. Dropping the translation of the page drops cached

@@ -163,7 +163,7 @@ fn new_root(memory: &Memory) -> Result<Frame> {
 }
 
 /// Runs an operation, and once more after freeing what waits for a grace period if it ran out of memory.
-fn retry_after_reclaim<T>(memory: &Memory, mut operation: impl FnMut(&Guard) -> Result<T>) -> Result<T> {
+pub(crate) fn retry_after_reclaim<T>(memory: &Memory, mut operation: impl FnMut(&Guard) -> Result<T>) -> Result<T> {
     // Unpinned again before reclaiming: a grace period does not end while somebody from before it is pinned.
     let result = operation(&memory.pin());
     if matches!(result, Err(Error::OutOfMemory)) && memory.may_reclaim() {

@@ -5,7 +5,8 @@ use alloc::sync::Arc;
 use bitflags::bitflags;
 
 use crate::addr::{PageRange, VirtAddr};
-use crate::backing::Object;
+use crate::backing::{Object, Reference, ReferenceTables};
+use crate::frame::Memory;
 
 bitflags! {
     /// What a VMA allows and how it behaves. Bits have Linux's meaning (`include/linux/mm.h`, `VM_*`), not its values.
@@ -74,6 +75,8 @@ pub enum Backing {
     Anonymous,
     /// Pages of an object: a file, or shared anonymous memory.
     Object(Arc<Object>),
+    /// Everywhere the same page of fixed content, until it is stored to; private to the address space.
+    Reference(Arc<Reference>),
 }
 
 impl Backing {
@@ -82,7 +85,24 @@ impl Backing {
         match (self, other) {
             (Backing::Anonymous, Backing::Anonymous) => true,
             (Backing::Object(a), Backing::Object(b)) => Arc::ptr_eq(a, b),
+            (Backing::Reference(a), Backing::Reference(b)) => Arc::ptr_eq(a, b),
             _ => false,
+        }
+    }
+
+    /// Whether it has pages of its own, so that an area's page offset says which of them it shows. Zeros and reference pages are the same everywhere.
+    #[inline]
+    pub fn has_offsets(&self) -> bool {
+        matches!(self, Backing::Object(_))
+    }
+
+    /// What is linked where nothing has been stored to; an object has nothing of the kind.
+    #[inline]
+    pub(crate) fn reference_tables<'m>(&'m self, memory: &'m Memory) -> Option<&'m ReferenceTables> {
+        match self {
+            Backing::Anonymous => Some(memory.zero()),
+            Backing::Reference(reference) => Some(reference.tables()),
+            Backing::Object(_) => None,
         }
     }
 }
@@ -116,7 +136,7 @@ impl Vma {
     pub fn slice(&self, range: PageRange) -> Vma {
         debug_assert!(self.start() <= range.start() && range.end() <= self.end());
         let mut part = self.clone();
-        if !matches!(self.backing, Backing::Anonymous) {
+        if self.backing.has_offsets() {
             part.page_offset += (range.start().get() - self.start().get()) >> crate::addr::PAGE_SHIFT;
         }
         part.range = range;
@@ -129,7 +149,7 @@ impl Vma {
         let pages = (self.start().get().wrapping_sub(other.start().get()) as i64 >> crate::addr::PAGE_SHIFT) as u64;
         self.flags == other.flags
             && self.backing.same(&other.backing)
-            && (matches!(self.backing, Backing::Anonymous) || other.page_offset.wrapping_add(pages) == self.page_offset)
+            && (!self.backing.has_offsets() || other.page_offset.wrapping_add(pages) == self.page_offset)
             && self.name == other.name
     }
     /// Whether `self` and `next`, which must start where `self` ends, may be one VMA: Linux's rule (`can_vma_merge_after`

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use foldspace::addr::PAGE_SIZE;
+use foldspace::backing::Reference;
 use foldspace::space::{Access, ForkMode, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
@@ -97,14 +98,18 @@ impl Thread<'_> {
     fn map(&mut self, space: &AddressSpace) {
         let range = self.range();
         let mut flags = self.access() | MAY;
-        let backing = match self.dice.roll(4) {
+        let backing = match self.dice.roll(5) {
+            1 => match Reference::new(self.host.memory(), &[self.dice.roll(3) as u8]) {
+                Ok(reference) => Backing::Reference(reference),
+                Err(_) => return,
+            },
             0 => Backing::Object(self.objects[self.dice.roll(2) as usize].clone()),
             _ => Backing::Anonymous,
         };
         if matches!(backing, Backing::Anonymous) {
             flags |= [VmaFlags::empty(), VmaFlags::GROWS_DOWN, VmaFlags::WIPE_ON_FORK]
                 [self.dice.roll(8).saturating_sub(5) as usize];
-        } else if self.dice.roll(2) == 0 {
+        } else if self.dice.roll(2) == 0 && matches!(backing, Backing::Object(_)) {
             flags |= VmaFlags::SHARED;
         }
         let (placement, page_offset) = (Placement::Fixed(range.start()), self.dice.roll(4));

@@ -10,6 +10,7 @@ mod life;
 mod linux;
 mod model;
 mod ops;
+mod references;
 mod registry;
 mod regressions;
 mod shootdown;

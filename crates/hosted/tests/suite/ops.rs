@@ -49,6 +49,8 @@ pub enum What {
     Private,
     /// New shared anonymous memory.
     Shared,
+    /// A reference page.
+    Reference(Pick),
     /// An object that exists, at a page, shared or not.
     Object(Pick, u8, Sharing),
 }
@@ -180,6 +182,7 @@ fn what() -> impl Strategy<Value = What> {
     prop_oneof![
         6 => Just(What::Private),
         1 => Just(What::Shared),
+        3 => any::<u8>().prop_map(What::Reference),
         2 => (any::<u8>(), 0u8..6).prop_map(|(object, at)| What::Object(object, at, Sharing::Private)),
         2 => (any::<u8>(), 0u8..6).prop_map(|(object, at)| What::Object(object, at, Sharing::Shared)),
     ]

@@ -171,6 +171,7 @@ impl core::fmt::Display for Row<'_> {
         match &vma.backing {
             Backing::Anonymous if vma.flags.contains(VmaFlags::GROWS_DOWN) => f.write_str(" (stack)"),
             Backing::Anonymous => f.write_str(" (anonymous)"),
+            Backing::Reference(_) => f.write_str(" (reference page)"),
             Backing::Object(object) => {
                 let mut path = Vec::new();
                 object.path(&mut path);

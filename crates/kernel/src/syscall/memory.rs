@@ -316,7 +316,7 @@ fn mremap(ctx: &mut SyscallContext<'_>) -> SysResult {
                 len: new_len - old_len,
                 flags: vma.flags,
                 backing: vma.backing.clone(),
-                page_offset: if matches!(vma.backing, Backing::Anonymous) { 0 } else { vma.page_offset + grown_by },
+                page_offset: if vma.backing.has_offsets() { vma.page_offset + grown_by } else { 0 },
             })
             .map_err(|_| Errno::ENOMEM)?;
         Ok(address as usize)

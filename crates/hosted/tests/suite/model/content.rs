@@ -40,6 +40,16 @@ pub fn pattern(inode: u64, index: u64, page: &mut [u8]) {
     }
 }
 
+/// What a reference page repeats: a page, a word, a byte, zeros.
+pub fn reference_content(number: u8) -> Vec<u8> {
+    match number % 4 {
+        0 => (0..PAGE).map(|at| (at ^ at >> 8) as u8).collect(),
+        1 => vec![0xef, 0xbe, 0xad, 0xde, 1, 2, 3, 4],
+        2 => vec![0xaa],
+        _ => vec![0, 0],
+    }
+}
+
 impl ModelObject {
     /// Page `index`, zeros after the end.
     pub fn page(&self, index: u64) -> Vec<u8> {
@@ -116,6 +126,7 @@ impl Model {
         }
         Some(match area.content {
             Content::Anonymous => vec![0; PAGE as usize],
+            Content::Reference(number) => reference_content(number).into_iter().cycle().take(PAGE as usize).collect(),
             Content::Object(object) => self.objects[object].page(area.offset + (page - start)),
         })
     }
@@ -188,7 +199,7 @@ impl Model {
                 Content::Object(object) if area.flags.contains(VmaFlags::SHARED) => {
                     self.objects[object].pages.insert(area.offset + (page - start), content);
                 }
-                Content::Object(_) | Content::Anonymous => {
+                Content::Object(_) | Content::Anonymous | Content::Reference(_) => {
                     self.spaces[space].private.insert(page, content);
                 }
             }

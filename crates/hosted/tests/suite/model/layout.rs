@@ -64,7 +64,7 @@ impl ModelSpace {
         for (&start, &area) in &self.areas {
             if let Some((from, last)) = merged.last_mut() {
                 let continues = match area.content {
-                    Content::Anonymous => true,
+                    Content::Anonymous | Content::Reference(_) => true,
                     Content::Object(_) => last.offset + (last.end - *from) == area.offset,
                 };
                 if last.end == start && last.flags == area.flags && last.content == area.content && continues {
@@ -300,7 +300,7 @@ fn may(flags: VmaFlags) -> VmaFlags {
 /// The area that started at `start`, from `from` on.
 fn part(start: Page, area: Area, from: Page) -> Area {
     match area.content {
-        Content::Anonymous => area,
+        Content::Anonymous | Content::Reference(_) => area,
         Content::Object(_) => Area { offset: area.offset + (from - start), ..area },
     }
 }

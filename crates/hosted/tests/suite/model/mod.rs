@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use foldspace::space::Layout;
 use foldspace::vma::VmaFlags;
 
-pub use content::{Force, ModelObject, ObjectKind, pattern};
+pub use content::{Force, ModelObject, ObjectKind, pattern, reference_content};
 
 /// A page number.
 pub type Page = u64;
@@ -24,6 +24,8 @@ pub enum Content {
     Anonymous,
     /// The object of this number.
     Object(usize),
+    /// The reference page of this number: [`reference_content`].
+    Reference(u8),
 }
 
 /// An area; where it starts is its key in the map.

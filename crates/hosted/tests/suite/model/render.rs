@@ -35,7 +35,7 @@ impl Model {
                 if area.flags.contains(VmaFlags::SHARED) { 's' } else { 'p' },
             );
             let name = match area.content {
-                Content::Anonymous => {
+                Content::Anonymous | Content::Reference(_) => {
                     line += "00000000 00:00 0 ";
                     // Linux's vma_is_initial_heap and vma_is_initial_stack.
                     if from < layout.brk && until > layout.start_brk {

@@ -6,13 +6,15 @@ mod verify;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use foldspace::backing::{Identity, Source};
+use foldspace::backing::{Identity, Reference, Source};
 use foldspace::space::{Access, Fault, Layout, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
 use foldspace_hosted::{AccessError, CacheSize, Host, Processor, Refusal};
 
-use crate::model::{Content, Force, Model, ModelObject, ModelSpace, ObjectKind, PAGE, Page, pattern, render};
+use crate::model::{
+    Content, Force, Model, ModelObject, ModelSpace, ObjectKind, PAGE, Page, pattern, reference_content, render,
+};
 use crate::ops::{By, Len, Op, Pick, Place, Sharing, Span, What, Where};
 use places::pages;
 
@@ -345,9 +347,10 @@ impl World {
         let (content, page_offset) = match what {
             What::Private => (Content::Anonymous, 0),
             What::Shared => (Content::Object(self.new_shared(len)), 0),
+            What::Reference(number) => (Content::Reference(number % 4), 0),
             What::Object(object, at, _) => (Content::Object(object as usize % self.objects.len()), at.into()),
         };
-        if !matches!(what, What::Private) {
+        if !matches!(what, What::Private | What::Reference(_)) {
             // A stack, and memory that is wiped, are anonymous and private.
             flags -= VmaFlags::GROWS_DOWN | VmaFlags::WIPE_ON_FORK;
         }
@@ -357,11 +360,18 @@ impl World {
         let backing = match content {
             Content::Anonymous => Backing::Anonymous,
             Content::Object(object) => Backing::Object(self.objects[object].clone()),
+            Content::Reference(number) => Backing::Reference(self.reference(number)),
         };
         let request = MapRequest { placement, len, flags, backing, page_offset };
         let real = self.attempt_result(|world| world.spaces[space].map(request.clone()));
         let model = self.model.spaces[space].map(placement, len, flags, content, page_offset);
         assert_eq!(real, model.map(|page| VirtAddr(page * PAGE)), "map {placement:x?} of {len:#x}");
+    }
+
+    /// One that lives already, if there is one.
+    fn reference(&self, number: u8) -> Arc<Reference> {
+        let content = reference_content(number);
+        self.attempt_result(|world| Reference::new(world.host.memory(), &content)).expect("enough")
     }
 
     fn unmap(&mut self, space: usize, range: PageRange) {

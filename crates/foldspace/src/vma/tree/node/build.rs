@@ -13,7 +13,7 @@ use super::{
 };
 use crate::addr::{PAGE_SHIFT, PageRange, VirtAddr};
 use crate::error::{Error, Result};
-use crate::vma::{Backing, Vma};
+use crate::vma::Vma;
 
 /// A node under construction: alone in our hands, not published. Slots are appended in ascending order; those that were put in by
 /// value are its own, those copied from old nodes are not (yet). Drops what it owns.
@@ -292,7 +292,7 @@ impl<'t> NewLeaf<'t> {
         let range = PageRange::new(start, end).filter(|_| at < self.len).ok_or(Error::BadRange)?;
         // SAFETY: 1. our own leaf, and the slots below `len` are initialised; 2. what is changed has no owner.
         let vma = unsafe { &mut *vma_slots(self.node.node).add(at) };
-        if !matches!(vma.backing, Backing::Anonymous) {
+        if vma.backing.has_offsets() {
             let pages = (start.get().wrapping_sub(vma.start().get()) as i64 >> PAGE_SHIFT) as u64;
             vma.page_offset = vma.page_offset.wrapping_add(pages);
         }
