@@ -186,8 +186,12 @@ fn file_backing(file: &Arc<File>, len: u64, prot: u32, flags: u32) -> Result<(Ba
     }
     let mut may = MAY_ALL;
     if shared {
+        let sealed = file.inode().regular().is_some_and(|regular| regular.seals().forbid_writing());
+        if sealed && prot & raw::PROT_WRITE != 0 {
+            return Err(Errno::EPERM);
+        }
         may |= VmaFlags::SHARED;
-        may.set(VmaFlags::MAY_WRITE, file.writable());
+        may.set(VmaFlags::MAY_WRITE, file.writable() && !sealed);
     }
     Ok(match mappable {
         Mappable::Object(object) => (Backing::Object(object), may),
