@@ -123,7 +123,7 @@ pub fn fcntl(task: &Task, fd: i32, command: u32, argument: u64) -> SysResult {
             task.files.lock().set_at_exec(fd, at_exec)?;
             Ok(0)
         }
-        raw::F_GETFL => Ok((file.flags().bits() | if is_name { 0 } else { raw::O_LARGEFILE }) as usize),
+        raw::F_GETFL => Ok(file.flags().bits() as usize),
         raw::F_SETFL => {
             file.set_flags(OpenFlags::from_user(argument as u32));
             Ok(0)
