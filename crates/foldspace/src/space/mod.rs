@@ -21,6 +21,7 @@ mod discard;
 mod fault;
 mod fork;
 mod map;
+mod place;
 mod protect;
 mod registry;
 mod types;
