@@ -3,12 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
+use foldspace::addr::Level;
 use foldspace::frame::MemoryConfig;
 use foldspace::platform::Platform;
 use foldspace::{AddressSpace, Memory};
 
 use crate::arena::Arena;
-use crate::mmu::{self, CacheSize, Processor, Refusal, Stale, Translation};
+use crate::mmu::{self, CacheSize, Leaf, Processor, Refusal, Stale, Translation};
 use crate::platform::{HostPlatform, Machine};
 
 /// Why there is no [`Host`].
@@ -73,6 +74,13 @@ impl Host {
     /// The reason why the walk ends early.
     pub fn translate(&self, space: &AddressSpace, addr: foldspace::VirtAddr) -> Result<Translation, mmu::Cause> {
         mmu::translate(&self.machine.arena, space.root(), addr)
+    }
+
+    /// Every page that the tables of `space` show, upwards, found by following every path: slow and obvious. Zero and reference pages are left out.
+    pub fn leaves(&self, space: &AddressSpace) -> Vec<Leaf> {
+        let mut found = Vec::new();
+        mmu::leaves(&self.machine.arena, space.root(), Level::L4, 0, &mut found);
+        found
     }
 
     /// Reads bytes of the frame that `translation` found.

@@ -10,6 +10,6 @@ pub use arena::Arena;
 pub use host::{Host, HostError};
 pub use layouts::Layouts;
 pub use mmu::{
-    AccessError, CacheSize, Cause, PageFault, Processor, ProcessorStats, Refusal, Rights, Stale, Translation,
+    AccessError, CacheSize, Cause, Leaf, PageFault, Processor, ProcessorStats, Refusal, Rights, Stale, Translation,
 };
 pub use platform::HostPlatform;

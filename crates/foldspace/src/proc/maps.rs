@@ -1,9 +1,10 @@
 //! `/proc/PID/maps` (proc_pid_maps(5), `show_map_vma` in Linux's `fs/proc/task_mmu.c`).
 
 use alloc::vec::Vec;
-use core::fmt::{self, Write};
 
+use super::text::{decimal, hex};
 use crate::addr::{PAGE_SHIFT, VirtAddr};
+use crate::backing::Identity;
 use crate::space::{AddressSpace, Layout};
 use crate::vma::{Backing, Version, Vma, VmaFlags};
 
@@ -47,45 +48,17 @@ impl Maps {
         &self.vmas
     }
 
-    fn write(&self, vma: &Vma, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, vma: &Vma, out: &mut Vec<u8>) {
         let line_start = out.len();
-        let identity = match &vma.backing {
-            Backing::Object(object) => object.identity(),
+        let (identity, offset) = match &vma.backing {
+            Backing::Object(object) => (object.identity(), vma.page_offset << PAGE_SHIFT),
             Backing::Anonymous | Backing::Reference(_) => Default::default(),
         };
-        let offset = match vma.backing {
-            Backing::Object(_) => vma.page_offset << PAGE_SHIFT,
-            Backing::Anonymous | Backing::Reference(_) => 0,
-        };
-        let letter = |flag, yes: u8| if vma.flags.contains(flag) { yes } else { b'-' };
-        hex(out, vma.start().get(), 8);
-        out.push(b'-');
-        hex(out, vma.end().get(), 8);
-        out.extend_from_slice(&[
-            b' ',
-            letter(VmaFlags::READ, b'r'),
-            letter(VmaFlags::WRITE, b'w'),
-            letter(VmaFlags::EXEC, b'x'),
-            if vma.flags.contains(VmaFlags::SHARED) { b's' } else { b'p' },
-            b' ',
-        ]);
-        hex(out, offset, 8);
-        out.push(b' ');
-        hex(out, identity.major.into(), 2);
-        out.push(b':');
-        hex(out, identity.minor.into(), 2);
-        out.push(b' ');
-        match identity.inode {
-            0 => out.push(b'0'),
-            // Writing into a vector cannot fail.
-            inode => drop(write!(Text(out), "{inode}")),
-        }
-        out.push(b' ');
+        header((vma.start(), vma.end()), vma.flags, offset, identity, out);
         let fixed_end = out.len();
         self.name(vma, out);
         if out.len() > fixed_end {
-            let padding = NAME_COLUMN.saturating_sub(fixed_end - line_start);
-            out.splice(fixed_end..fixed_end, core::iter::repeat_n(b' ', padding));
+            pad(line_start, fixed_end, out);
         }
         out.push(b'\n');
     }
@@ -107,10 +80,40 @@ impl Maps {
     }
 }
 
-/// Hexadecimal digits, `width` at least, without the machinery of formatting: a reader of many lines does little else.
-fn hex(out: &mut Vec<u8>, number: u64, width: u32) {
-    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(width);
-    out.extend((0..digits).rev().map(|digit| b"0123456789abcdef"[(number >> (4 * digit)) as usize & 0xf]));
+/// What precedes the name, with the space after it.
+pub(super) fn header(
+    (start, end): (VirtAddr, VirtAddr),
+    flags: VmaFlags,
+    offset: u64,
+    identity: Identity,
+    out: &mut Vec<u8>,
+) {
+    let letter = |flag, yes: u8| if flags.contains(flag) { yes } else { b'-' };
+    hex(out, start.get(), 8);
+    out.push(b'-');
+    hex(out, end.get(), 8);
+    out.extend_from_slice(&[
+        b' ',
+        letter(VmaFlags::READ, b'r'),
+        letter(VmaFlags::WRITE, b'w'),
+        letter(VmaFlags::EXEC, b'x'),
+        if flags.contains(VmaFlags::SHARED) { b's' } else { b'p' },
+        b' ',
+    ]);
+    hex(out, offset, 8);
+    out.push(b' ');
+    hex(out, identity.major.into(), 2);
+    out.push(b':');
+    hex(out, identity.minor.into(), 2);
+    out.push(b' ');
+    decimal(out, identity.inode, 0);
+    out.push(b' ');
+}
+
+/// Moves the name that was written at `name` to its column in the line that starts at `line`.
+pub(super) fn pad(line: usize, name: usize, out: &mut Vec<u8>) {
+    let padding = NAME_COLUMN.saturating_sub(name - line);
+    out.splice(name..name, core::iter::repeat_n(b' ', padding));
 }
 
 fn bracketed(kind: &[u8], name: &[u8], out: &mut Vec<u8>) {
@@ -126,15 +129,5 @@ fn escaped_path(path: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
     path(out);
     while let Some(at) = out[start..].iter().position(|byte| *byte == b'\n') {
         out.splice(start + at..start + at + 1, *b"\\012");
-    }
-}
-
-/// Formatting into bytes.
-pub(super) struct Text<'a>(pub(super) &'a mut Vec<u8>);
-
-impl Write for Text<'_> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.extend_from_slice(text.as_bytes());
-        Ok(())
     }
 }

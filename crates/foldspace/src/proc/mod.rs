@@ -1,6 +1,14 @@
-//! What `/proc/PID` says about memory: the text of `maps`, and the memory lines of `status`.
+//! What `/proc/PID` says about memory: the text of `maps`, `smaps`, `smaps_rollup` and `statm`, the memory lines of `status`, the entries of
+//! `pagemap`.
 
+pub(crate) mod mapcount;
 mod maps;
+mod pagemap;
+mod smaps;
+mod statm;
 mod status;
+mod text;
 
 pub use maps::Maps;
+pub use pagemap::{FrameNumbers, PagemapEntry};
+pub use smaps::Smaps;

@@ -1,9 +1,8 @@
 //! The memory lines of `/proc/PID/status` (proc_pid_status(5), `task_mem` in Linux's `fs/proc/task_mmu.c`).
 
 use alloc::vec::Vec;
-use core::fmt::Write;
 
-use super::maps::Text;
+use super::text::kib;
 use crate::addr::PAGE_SIZE;
 use crate::space::AddressSpace;
 
@@ -37,8 +36,9 @@ impl AddressSpace {
             ("VmSwap", 0),
         ];
         for (name, pages) in lines {
-            // Writing into a vector cannot fail.
-            let _ = writeln!(Text(out), "{name}:\t{:8} kB", pages * KIB_PER_PAGE);
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(b":\t");
+            kib(out, pages * KIB_PER_PAGE);
         }
     }
 }

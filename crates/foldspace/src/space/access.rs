@@ -8,7 +8,7 @@ use crate::addr::{Level, PAGE_SIZE, USER_END, VirtAddr};
 use crate::backing::Reference;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Garbage};
-use crate::table::Supply;
+use crate::table::{Entry, Supply};
 
 impl AddressSpace {
     /// The reference page with the content that the page at `addr` has now: what happens to that page afterwards changes nothing. Anything that can
@@ -122,7 +122,9 @@ impl AddressSpace {
         let _root = (access == Access::Write).then(|| self.tables().lock());
         let leaf = self.tables().look(addr);
         let allowed = leaf.rights.user() && (access != Access::Write || leaf.rights.write());
-        let present = leaf.entry.is_present() && allowed;
+        let marks = if access == Access::Write { Entry::ACCESSED | Entry::DIRTY } else { Entry::ACCESSED };
+        // What a processor would note of the access.
+        let present = leaf.entry.is_present() && allowed && self.tables().mark(&leaf, addr, marks);
         if present {
             act(leaf.entry.frame());
         }

@@ -25,7 +25,7 @@ pub(super) enum Force {
 }
 
 /// How one attempt ended.
-enum Attempt {
+pub(super) enum Attempt {
     Done,
     /// Something changed meanwhile: look again.
     Again,
@@ -129,7 +129,7 @@ impl AddressSpace {
         self.vmas.same(version) && !self.in_change.contains(addr)
     }
 
-    fn read_fault(
+    pub(super) fn read_fault(
         &self,
         guard: &Guard,
         version: VersionRef<'_>,
@@ -221,7 +221,13 @@ impl AddressSpace {
         Ok(Attempt::Done)
     }
 
-    fn write_fault(&self, guard: &Guard, version: VersionRef<'_>, vma: &Vma, addr: VirtAddr) -> Result<Attempt, Fault> {
+    pub(super) fn write_fault(
+        &self,
+        guard: &Guard,
+        version: VersionRef<'_>,
+        vma: &Vma,
+        addr: VirtAddr,
+    ) -> Result<Attempt, Fault> {
         let mut garbage = Garbage::new();
         let attempt = match &vma.backing {
             Backing::Object(object) if vma.flags.contains(VmaFlags::SHARED) => {
@@ -250,10 +256,12 @@ impl AddressSpace {
         if !self.still_holds(version, addr) {
             return Ok(Attempt::Again);
         }
-        let write = if vma.flags.contains(VmaFlags::WRITE) { Entry::WRITE | Entry::DIRTY } else { 0 };
+        // Dirty also where the store is forced: a private page is clean only if it was freed lazily since.
+        let may_write = vma.flags.contains(VmaFlags::WRITE);
+        let write = if may_write { Entry::WRITE | Entry::DIRTY } else { Entry::DIRTY };
         let entry = table.entry(index);
         if entry.is_present() && !entry.is_reference() && !entry.is_object() {
-            if entry.is_writable() && write != 0 {
+            if entry.is_writable() && entry.is_dirty() && may_write {
                 return Ok(Attempt::Done);
             }
             let record = memory.record(entry.frame());
@@ -348,7 +356,7 @@ fn no_execute(flags: VmaFlags) -> u64 {
 }
 
 /// The page of the backing that belongs at `addr`.
-fn page_of(vma: &Vma, addr: VirtAddr) -> u64 {
+pub(super) fn page_of(vma: &Vma, addr: VirtAddr) -> u64 {
     vma.page_offset + ((addr.get() - vma.start().get()) >> crate::addr::PAGE_SHIFT)
 }
 

@@ -58,6 +58,14 @@ impl Entry {
     pub(crate) const fn is_user(self) -> bool {
         self.0 & Entry::USER != 0
     }
+    /// Loaded from, stored to or executed, by a processor or for a program.
+    pub(crate) const fn is_accessed(self) -> bool {
+        self.0 & Entry::ACCESSED != 0
+    }
+    /// Stored to. A private page always is, unless it was freed lazily since.
+    pub(crate) const fn is_dirty(self) -> bool {
+        self.0 & Entry::DIRTY != 0
+    }
     pub(crate) const fn is_reference(self) -> bool {
         self.0 & Entry::REFERENCE != 0
     }

@@ -12,6 +12,7 @@ mod exclusive;
 mod path;
 mod range;
 mod release;
+mod stretch;
 mod supply;
 
 pub(crate) use entry::Entry;
@@ -19,4 +20,5 @@ pub(crate) use exclusive::Exclusive;
 pub(crate) use path::{Leaf, Root};
 pub(crate) use range::Touch;
 pub(crate) use release::{for_each_used, release_entry};
+pub(crate) use stretch::{Path, Stretch};
 pub(crate) use supply::Supply;

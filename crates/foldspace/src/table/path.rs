@@ -45,13 +45,6 @@ impl Rights {
     }
 }
 
-impl Leaf {
-    /// The table that holds the entry.
-    pub(crate) fn table(&self) -> Frame {
-        self.table
-    }
-}
-
 /// Whether the table that `entry` links is ours alone. A slot that lets its table be written is the only one that links it: sharing a
 /// table clears that bit in every slot first.
 #[inline(always)]
@@ -108,6 +101,17 @@ impl<'m> Root<'m> {
         let Some(table) = self.linked(addr, Level::L1) else { return self.look(addr) };
         let entry = self.load(table, addr.index(Level::L1));
         Leaf { entry, level: Level::L1, rights: Rights::UNLIMITED, shared: false, table, own: true }
+    }
+
+    /// Sets bits in the entry that a look found, as a processor does that uses it (accessed, dirty): without a lock, if it still is that entry.
+    #[inline]
+    pub(crate) fn mark(&self, leaf: &Leaf, addr: VirtAddr, marks: u64) -> bool {
+        let bits = leaf.entry.bits();
+        if bits & marks == marks {
+            return true;
+        }
+        let slot = &self.memory.entries(leaf.table)[addr.index(leaf.level).get()];
+        slot.compare_exchange(bits, bits | marks, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Follows the entry that a walk has reached down to `level`; false if there is nothing to follow.

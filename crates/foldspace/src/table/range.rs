@@ -18,6 +18,8 @@ pub(crate) enum Touch {
     All,
     /// As `All`, but not last-level tables: for fork in mode leaf.
     Upper,
+    /// As `All`, but reference tables stay linked, since only entries of pages change.
+    Pages,
 }
 
 /// A part of a range below one entry.
@@ -47,6 +49,7 @@ impl Touch {
                 Touch::Edges => !part.whole,
                 Touch::All => !(part.whole && entry.is_reference()),
                 Touch::Upper => !entry.is_reference() && level > Level::L2,
+                Touch::Pages => !entry.is_reference(),
             }
     }
 }
@@ -124,6 +127,24 @@ impl<'m> Root<'m> {
             return None;
         }
         clear_below(self.memory, &mut self.lock(), range, garbage, keep)
+    }
+
+    /// Calls `change` for each page present in `range`, zero and reference pages left out, whose table is exclusive; what is below a shared table
+    /// is passed over. An entry that it takes out it gives up to the garbage, which is settled in between when it is full.
+    pub(crate) fn change_pages(
+        &self,
+        range: PageRange,
+        garbage: &mut Garbage,
+        change: &mut dyn FnMut(&mut Exclusive<'m>, Index, Entry, &mut Garbage),
+    ) {
+        let mut rest = Some(range);
+        while let Some(range) = rest {
+            let full_at = change_pages_below(&mut self.lock(), range, garbage, change);
+            rest = full_at.and_then(|at| PageRange::new(at, range.end()));
+            if rest.is_some() {
+                garbage.settle(self.memory, self.space, Flush::Range(range));
+            }
+        }
     }
 
     /// Calls `change` for each present leaf in `range`, all of whose tables are exclusive. Reference tables in it are dropped.
@@ -231,4 +252,31 @@ fn change_below<'m>(
             change_below(&mut child, part.range, garbage, change);
         }
     }
+}
+
+/// `Some(address)`: no more can be given up before a shootdown; go on there afterwards.
+fn change_pages_below<'m>(
+    table: &mut Exclusive<'m>,
+    range: PageRange,
+    garbage: &mut Garbage,
+    change: &mut dyn FnMut(&mut Exclusive<'m>, Index, Entry, &mut Garbage),
+) -> Option<VirtAddr> {
+    let level = table.level();
+    for part in parts(range, level) {
+        let entry = table.entry(part.index);
+        if !entry.is_present() || entry.is_reference() {
+            continue;
+        }
+        if level.below().is_none() {
+            if garbage.is_full() {
+                return Some(part.range.start());
+            }
+            change(table, part.index, entry, garbage);
+        } else if let Some(mut child) = table.child(part.index)
+            && let Some(full_at) = change_pages_below(&mut child, part.range, garbage, change)
+        {
+            return Some(full_at);
+        }
+    }
+    None
 }

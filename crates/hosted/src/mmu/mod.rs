@@ -7,5 +7,5 @@ mod walk;
 pub(crate) use caches::SharedCaches;
 pub use caches::{CacheSize, Stale};
 pub use processor::{AccessError, Processor, ProcessorStats, Refusal};
-pub(crate) use walk::translate;
-pub use walk::{Cause, PageFault, Rights, Translation};
+pub use walk::{Cause, Leaf, PageFault, Rights, Translation};
+pub(crate) use walk::{leaves, translate};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use foldspace::addr::{Level, PAGE_SHIFT};
+use foldspace::addr::{ENTRIES, Index, Level, PAGE_SHIFT};
 use foldspace::space::Access;
 use foldspace::{Frame, VirtAddr};
 use x86_64::structures::paging::PageTableFlags as Flags;
@@ -93,6 +93,26 @@ pub struct Translation {
     pub dirty: bool,
 }
 
+/// A page that the tables of an address space show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leaf {
+    /// Its first byte.
+    pub addr: VirtAddr,
+    /// The frame.
+    pub frame: Frame,
+    /// The leaf's accessed bit.
+    pub accessed: bool,
+    /// The leaf's dirty bit.
+    pub dirty: bool,
+    /// The manager's mark: a page of an object.
+    pub object: bool,
+}
+
+/// The manager's mark in what leads to zero and reference pages; a processor ignores it.
+const REFERENCE: Flags = Flags::BIT_9;
+/// The manager's mark in entries that refer to pages of objects.
+const OBJECT: Flags = Flags::BIT_10;
+
 /// Where a walk stands: a table to look into, and what the entries above it allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Upper {
@@ -144,6 +164,29 @@ pub(crate) fn translate(arena: &Arena, root: Frame, addr: VirtAddr) -> Result<Tr
     let entry = checked(arena, slot.load(Ordering::Acquire), Level::L1)?;
     let rights = at.rights.through(entry.flags);
     Ok(Translation { frame: entry.frame, rights, dirty: entry.flags.contains(Flags::DIRTY) })
+}
+
+/// Every page that the lower half below `table` shows, path by path, upwards. Zero and reference pages are left out: there may be 2^27 of them.
+pub(crate) fn leaves(arena: &Arena, table: Frame, level: Level, start: u64, found: &mut Vec<Leaf>) {
+    let used = if level == Level::L4 { ENTRIES / 2 } else { ENTRIES };
+    for index in Index::all().take(used) {
+        let entry = arena.entry(table, index).map(|slot| checked(arena, slot.load(Ordering::Acquire), level));
+        let Some(Ok(entry)) = entry else { continue };
+        if entry.flags.contains(REFERENCE) {
+            continue;
+        }
+        let start = start + index.get() as u64 * level.entry_span();
+        match level.below() {
+            Some(below) => leaves(arena, entry.frame, below, start, found),
+            None => found.push(Leaf {
+                addr: VirtAddr(start),
+                frame: entry.frame,
+                accessed: entry.flags.contains(Flags::ACCESSED),
+                dirty: entry.flags.contains(Flags::DIRTY),
+                object: entry.flags.contains(OBJECT),
+            }),
+        }
+    }
 }
 
 /// The table of `wanted` level on the path of `addr`, without leaving a mark.

@@ -14,5 +14,6 @@ mod references;
 mod registry;
 mod regressions;
 mod shootdown;
+mod sizes;
 mod threads;
 mod world;

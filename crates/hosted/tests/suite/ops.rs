@@ -1,6 +1,6 @@
 //! What may happen in a life, in terms that stay meaningful while a failing life is shrunk: places relative to what is mapped, not addresses.
 
-use foldspace::space::ForkMode;
+use foldspace::space::{Access, ForkMode};
 use foldspace::vma::VmaFlags;
 use proptest::prelude::*;
 
@@ -86,6 +86,11 @@ pub enum Op {
     UnmapArea(Pick, Pick),
     Protect(Pick, Place, Len, VmaFlags),
     Discard(Pick, Place, Len),
+    Free(Pick, Place, Len),
+    Cold(Pick, Place, Len),
+    Pageout(Pick, Place, Len),
+    /// At most nine pages, for loads or for stores.
+    Populate(Pick, Place, u8, Access),
     ProtectArea(Pick, Pick, VmaFlags),
     Brk(Pick, i16),
     Load(Pick, By, Place, Span),
@@ -213,6 +218,11 @@ pub fn op() -> impl Strategy<Value = Op> {
         2 => (p(), p()).prop_map(|(s, area)| Op::UnmapArea(s, area)),
         4 => (p(), place(), len(), access()).prop_map(|(s, at, len, access)| Op::Protect(s, at, len, access)),
         2 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Discard(s, at, len)),
+        2 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Free(s, at, len)),
+        1 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Cold(s, at, len)),
+        1 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Pageout(s, at, len)),
+        1 => (p(), place(), 1u8..9).prop_map(|(s, at, len)| Op::Populate(s, at, len, Access::Read)),
+        1 => (p(), place(), 1u8..9).prop_map(|(s, at, len)| Op::Populate(s, at, len, Access::Write)),
         2 => (p(), p(), access()).prop_map(|(s, area, access)| Op::ProtectArea(s, area, access)),
         2 => (p(), any::<i16>()).prop_map(|(s, by)| Op::Brk(s, by)),
         8 => (p(), by(), place(), span()).prop_map(|(s, by, at, span)| Op::Load(s, by, at, span)),

@@ -201,6 +201,7 @@ impl Model {
                 }
                 Content::Object(_) | Content::Anonymous | Content::Reference(_) => {
                     self.spaces[space].private.insert(page, content);
+                    self.spaces[space].lazy.remove(&page);
                 }
             }
             done += len;

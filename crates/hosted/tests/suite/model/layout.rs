@@ -11,14 +11,12 @@ use super::{Area, Content, ModelSpace, PAGE, Page};
 pub const END: Page = USER_END.0 / PAGE;
 /// Linux's default `vm.mmap_min_addr`: no mapping is placed lower unless it is told to.
 const LOWEST: Page = 0x1_0000 / PAGE;
-/// Pages in a huge page.
-const HUGE: u64 = 512;
 /// Linux's `stack_guard_gap`: pages that the search for a gap keeps free below an area that grows down.
 pub const GUARD_GAP: Page = 256;
 
 impl ModelSpace {
     pub fn new(layout: Layout) -> ModelSpace {
-        ModelSpace { layout, areas: Default::default(), private: Default::default() }
+        ModelSpace { layout, areas: Default::default(), private: Default::default(), lazy: Default::default() }
     }
 
     /// The area that covers a page.
@@ -55,7 +53,7 @@ impl ModelSpace {
         self.private.retain(|page, _| !(start..end).contains(page));
     }
 
-    fn overlapping(&self, start: Page, end: Page) -> Vec<(Page, Area)> {
+    pub(super) fn overlapping(&self, start: Page, end: Page) -> Vec<(Page, Area)> {
         let first = self.area(start).map_or(start, |(from, _)| from);
         self.areas.range(first..end).map(|(from, area)| (*from, *area)).collect()
     }
@@ -92,19 +90,13 @@ impl ModelSpace {
             return Err(Error::BadRange);
         }
         let pages = VirtAddr(len).page_ceil().ok_or(Error::NoRoom)?.get() / PAGE;
-        // Private memory of whole huge pages begins at one, if there is room for one more.
-        let huge = (pages.is_multiple_of(HUGE) && !matches!(content, Content::Object(_))).then_some(HUGE);
-        let aligned = |search: &dyn Fn(u64) -> Result<Page, Error>| match huge {
-            Some(huge) => search(pages + huge).map(|at| at / huge * huge + huge).or_else(|_| search(pages)),
-            None => search(pages),
-        };
         let start = match placement {
-            Placement::Anywhere => aligned(&|pages| self.anywhere(pages))?,
+            Placement::Anywhere => self.anywhere(pages)?,
             Placement::Hint(hint) => match self.hinted(hint, pages) {
                 Some(start) => start,
                 None => self.anywhere(pages)?,
             },
-            Placement::Low(_) => aligned(&|pages| self.lowest_gap(pages, 0x4000_0000 / PAGE, 0x8000_0000 / PAGE))?,
+            Placement::Low => self.lowest_gap(pages, 0x4000_0000 / PAGE, 0x8000_0000 / PAGE)?,
             Placement::Fixed(at) | Placement::FixedNoReplace(at) => {
                 if !at.is_page_aligned() {
                     return Err(Error::BadRange);

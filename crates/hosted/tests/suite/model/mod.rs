@@ -2,9 +2,10 @@
 
 mod content;
 mod layout;
+mod memory;
 pub mod render;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use foldspace::space::Layout;
 use foldspace::vma::VmaFlags;
@@ -50,6 +51,8 @@ pub struct ModelSpace {
     pub areas: BTreeMap<Page, Area>,
     /// Pages that this address space has a copy of its own of, because it stored to them.
     pub private: BTreeMap<Page, Vec<u8>>,
+    /// Pages that were freed lazily, and not stored to since. Says nothing of pages that are not in `private`.
+    pub lazy: BTreeSet<Page>,
 }
 
 /// All address spaces and objects.

@@ -1,5 +1,6 @@
 //! The manager and the model side by side: every step is done to both, and whatever can be seen is compared.
 
+mod memory;
 mod places;
 mod verify;
 
@@ -216,6 +217,10 @@ impl World {
                     assert_eq!(real, self.model.spaces[space].discard(start, end), "discard {range:?}");
                 }
             }
+            Op::Free(space, place, len) => self.free(space, place, len),
+            Op::Cold(space, place, len) => self.cold(space, place, len),
+            Op::Pageout(space, place, len) => self.pageout(space, place, len),
+            Op::Populate(space, place, pages, access) => self.populate(space, place, Len::Pages(pages), access),
             Op::ProtectArea(space, area, access) => {
                 let space = self.space(space);
                 if let Some(range) = self.area(space, area).and_then(|(start, end)| page_range(start, end)) {
@@ -341,7 +346,7 @@ impl World {
             Where::Hint(at, offset) => Placement::Hint(VirtAddr(place(at).get() + u64::from(offset))),
             Where::Fixed(at) => Placement::Fixed(place(at)),
             Where::FixedNoReplace(at) => Placement::FixedNoReplace(place(at)),
-            Where::Low => Placement::Low(None),
+            Where::Low => Placement::Low,
         };
         let len = pages(len) * PAGE;
         let (content, page_offset) = match what {

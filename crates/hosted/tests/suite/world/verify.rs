@@ -6,6 +6,7 @@ use foldspace_hosted::Cause;
 
 use super::{World, difference};
 use crate::model::{Content, ModelSpace, ObjectKind, PAGE, Page};
+use crate::sizes::{self, Shown};
 
 impl World {
     /// Compares all that can be seen without changing anything, and verifies the invariants.
@@ -25,11 +26,23 @@ impl World {
                 self.verify_page(number, page);
             }
         }
+        let shown = sizes::verify(&self.host, &spaces);
+        self.verify_marks(&shown);
         if let Err(violation) = self.host.memory().check(&spaces, &objects) {
             panic!("invariant violated: {violation:?}");
         }
         let stale = self.host.stale(&spaces);
         assert!(stale.is_empty(), "a shootdown was forgotten: {stale:x?}");
+    }
+
+    /// A private page is dirty unless it was freed lazily: by that it is known.
+    fn verify_marks(&self, shown: &Shown) {
+        for (number, leaves) in shown.leaves.iter().enumerate() {
+            for leaf in leaves.iter().filter(|leaf| !leaf.object) {
+                let lazy = self.model.spaces[number].lazy.contains(&(leaf.addr.get() / PAGE));
+                assert_eq!(!leaf.dirty, lazy, "whether {} of space {number} was freed lazily", leaf.addr);
+            }
+        }
     }
 
     /// Pages of files, and of shared anonymous memory, that the tables of a space show. `None` if there are too many to look at each.

@@ -13,7 +13,7 @@ mod space;
 mod special;
 mod stat;
 mod timestamps;
-pub(super) mod transfer;
+mod transfer;
 mod working;
 mod xattr;
 

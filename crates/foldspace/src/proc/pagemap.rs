@@ -1,0 +1,94 @@
+//! `/proc/PID/pagemap` (proc_pid_pagemap(5), `pte_to_pagemap_entry` in Linux's `fs/proc/task_mmu.c`): eight bytes for each page.
+
+use super::mapcount::Mapcounts;
+use crate::addr::{PAGE_SHIFT, PageRange};
+use crate::error::{Error, Result};
+use crate::frame::Frame;
+use crate::space::AddressSpace;
+use crate::table::{Entry, Stretch};
+
+/// Whether a reader may know where in memory a page is (CAP_SYS_ADMIN).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameNumbers {
+    /// Zero in their place.
+    Hidden,
+    /// As they are.
+    Shown,
+}
+
+/// What is said of one page, as a program reads it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(transparent)]
+pub struct PagemapEntry(pub u64);
+
+impl PagemapEntry {
+    /// Mapped once: by one address space at one address.
+    pub const EXCLUSIVE: u64 = 1 << 56;
+    /// A page of a file, or of shared anonymous memory.
+    pub const FILE: u64 = 1 << 61;
+    /// In memory. Zero and reference pages are.
+    pub const PRESENT: u64 = 1 << 63;
+
+    /// The frame number, or zero.
+    pub const fn frame(self) -> u64 {
+        self.0 & ((1 << 55) - 1)
+    }
+
+    fn present(frame: Frame, numbers: FrameNumbers) -> PagemapEntry {
+        match numbers {
+            FrameNumbers::Hidden => PagemapEntry(PagemapEntry::PRESENT),
+            FrameNumbers::Shown => PagemapEntry(PagemapEntry::PRESENT | frame.0 as u64),
+        }
+    }
+}
+
+impl AddressSpace {
+    /// Fills `out` with the entries of the pages of `range`: as many as it has. O(tables), and the pages.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BadRange`] if the lengths differ; [`Error::OutOfMemory`].
+    pub fn pagemap(&self, range: PageRange, numbers: FrameNumbers, out: &mut [PagemapEntry]) -> Result<()> {
+        if out.len() as u64 != range.pages() {
+            return Err(Error::BadRange);
+        }
+        let _guard = self.memory().pin();
+        let mut counts = Mapcounts::new(self.memory());
+        self.tables().try_for_each_stretch(range, |part, stretch| {
+            let first = ((part.start().get() - range.start().get()) >> PAGE_SHIFT) as usize;
+            let out = &mut out[first..first + part.pages() as usize];
+            match stretch {
+                Stretch::Hole => out.fill(PagemapEntry::default()),
+                Stretch::Reference(page) => out.fill(PagemapEntry::present(page, numbers)),
+                Stretch::Pages(pages) => {
+                    let Some(table) = pages.path.last().copied() else { return Ok(()) };
+                    let paths = counts.of_table(&pages.path)?;
+                    for ((index, entry), out) in pages.iter().zip(out) {
+                        *out = describe(entry, numbers);
+                        if is_page(entry) && counts.of_page(entry, table, index, paths)? == 1 {
+                            out.0 |= PagemapEntry::EXCLUSIVE;
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Whether it refers to a page that somebody owns.
+fn is_page(entry: Entry) -> bool {
+    entry.is_present() && !entry.is_reference()
+}
+
+/// All but how often the page is mapped.
+fn describe(entry: Entry, numbers: FrameNumbers) -> PagemapEntry {
+    if !entry.is_present() {
+        return PagemapEntry::default();
+    }
+    let mut described = PagemapEntry::present(entry.frame(), numbers);
+    if is_page(entry) && entry.is_object() {
+        described.0 |= PagemapEntry::FILE;
+    }
+    described
+}

@@ -1,0 +1,206 @@
+//! Making pages present before anyone touches them: MADV_POPULATE_READ and _WRITE, MAP_POPULATE, mlock.
+
+use core::hint::spin_loop;
+
+use crossbeam_epoch::Guard;
+
+use super::fault::Attempt;
+use super::{Access, AddressSpace, Fault};
+use crate::addr::{Level, PAGE_SIZE, PageRange, VirtAddr};
+use crate::vma::{VersionRef, Vma, VmaFlags};
+
+/// Why populating stopped. What came before is present.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PopulateError {
+    /// Part of the range is not mapped (ENOMEM).
+    NotMapped,
+    /// A VMA does not allow the access (EINVAL).
+    AccessDenied,
+    /// An access would be a signal although the VMA allows it: past the end of an object, or a guard (EFAULT).
+    Faulted(Fault),
+    /// No frame left (ENOMEM).
+    OutOfMemory,
+    /// The caller did not want to go on (EINTR).
+    Interrupted,
+}
+
+/// What to do about a VMA that cannot be populated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failures {
+    /// Say why, and leave the rest as it is (mlock).
+    Stop,
+    /// Go on with the next VMA (MAP_POPULATE, mlockall).
+    Skip,
+}
+
+/// The accesses that pages are made ready for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    Load,
+    Store,
+}
+
+impl AddressSpace {
+    /// Makes every page of `range` present as if it had been loaded from or stored to (`access`; executing is loading here), upwards, until
+    /// something is in the way (`madvise_populate` in Linux's `mm/madvise.c`). `interrupted` is asked before each page.
+    ///
+    /// One look at the tree for each last-level table; what one link shows is passed over at once.
+    ///
+    /// # Errors
+    ///
+    /// [`PopulateError`]: what comes before stays populated.
+    pub fn populate(
+        &self,
+        range: PageRange,
+        access: Access,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), PopulateError> {
+        let choose = |vma: &Vma| match access {
+            Access::Write if vma.flags.contains(VmaFlags::WRITE) => Ok(Some(Ready::Store)),
+            Access::Read | Access::Execute if vma.flags.contains(VmaFlags::READ) => Ok(Some(Ready::Load)),
+            _ => Err(PopulateError::AccessDenied),
+        };
+        let mut at = range.start();
+        while let Some(rest) = PageRange::new(at, range.end()) {
+            at = self.populate_some(rest, &choose, interrupted)?;
+        }
+        Ok(())
+    }
+
+    /// Makes what is mapped in `range` present: writable private memory as if it had been stored to, everything else as if it had been loaded from
+    /// (`populate_vma_page_range` in Linux's `mm/gup.c`). Holes are passed over, and so are VMAs that are locked only as they are touched.
+    ///
+    /// # Errors
+    ///
+    /// [`PopulateError`], never `NotMapped`; with [`Failures::Skip`] only `Interrupted`. What comes before stays populated.
+    pub fn populate_mapped(
+        &self,
+        range: PageRange,
+        failures: Failures,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), PopulateError> {
+        let choose = |vma: &Vma| {
+            if !vma.flags.intersects(VmaFlags::ACCESS) {
+                Err(PopulateError::AccessDenied)
+            } else if vma.flags.contains(VmaFlags::WRITE) && !vma.flags.contains(VmaFlags::SHARED) {
+                Ok(Some(Ready::Store))
+            } else {
+                Ok(Some(Ready::Load))
+            }
+        };
+        let mut at = range.start();
+        while let Some(rest) = PageRange::new(at, range.end()) {
+            let populated = self.populate_some(rest, &choose, interrupted);
+            at = match populated {
+                Ok(reached) => reached,
+                Err(PopulateError::NotMapped) => self.next_mapped(at).unwrap_or(range.end()),
+                Err(error) if failures == Failures::Stop || error == PopulateError::Interrupted => return Err(error),
+                Err(_) => self.end_of_vma(at),
+            };
+        }
+        Ok(())
+    }
+
+    /// Where the next VMA above a hole at `at` begins.
+    fn next_mapped(&self, at: VirtAddr) -> Option<VirtAddr> {
+        self.vmas().view().find_at_or_after(at).map(|vma| vma.start().max(at))
+    }
+
+    /// Where the VMA at `at` ends.
+    fn end_of_vma(&self, at: VirtAddr) -> VirtAddr {
+        let next_page = VirtAddr(at.get().saturating_add(PAGE_SIZE));
+        self.vmas().view().find(at).map_or(next_page, Vma::end)
+    }
+
+    /// Populates the start of `range`: what lies in one VMA and one last-level table, or less. Returns how far it came. `choose` says what a VMA's
+    /// pages are made ready for; `None` passes it over.
+    fn populate_some(
+        &self,
+        range: PageRange,
+        choose: &dyn Fn(&Vma) -> Result<Option<Ready>, PopulateError>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<VirtAddr, PopulateError> {
+        let mut at = range.start();
+        let outcome = self.populate_pinned(&self.memory.pin(), range, &mut at, choose, interrupted);
+        match outcome {
+            // Unpinned again: a grace period does not end while somebody from before it is pinned.
+            Err(PopulateError::OutOfMemory) if self.memory.may_reclaim() => {
+                self.memory.reclaim();
+                let before = at;
+                let again = self.populate_pinned(&self.memory.pin(), range, &mut at, choose, interrupted);
+                // Some progress: the next page may be reclaimed for once more.
+                if at > before { again.or(Ok(())) } else { again }
+            }
+            outcome => outcome,
+        }?;
+        Ok(at)
+    }
+
+    fn populate_pinned(
+        &self,
+        guard: &Guard,
+        range: PageRange,
+        at: &mut VirtAddr,
+        choose: &dyn Fn(&Vma) -> Result<Option<Ready>, PopulateError>,
+        interrupted: &mut dyn FnMut() -> bool,
+    ) -> Result<(), PopulateError> {
+        let version = self.vmas.load(guard);
+        let Some(vma) = version.find(*at) else {
+            // A change in flight must never look like a hole: its writer has the lock until it is done.
+            drop(self.writer.lock());
+            return if self.vmas.same(version) { Err(PopulateError::NotMapped) } else { Ok(()) };
+        };
+        let end = vma.end().min(range.end());
+        let Some(ready) = choose(vma)? else {
+            *at = end;
+            return Ok(());
+        };
+        let table_end = at.get() | (Level::L1.table_span() - 1);
+        let end = end.min(VirtAddr(table_end.saturating_add(1)));
+        while *at < end {
+            if interrupted() {
+                return Err(PopulateError::Interrupted);
+            }
+            if let Some(next) = self.ready_until(*at, ready) {
+                *at = next;
+                continue;
+            }
+            match self.populate_page(guard, version, vma, *at, ready) {
+                Ok(Attempt::Done) => {}
+                Ok(Attempt::Again) if self.vmas.same(version) => spin_loop(),
+                Ok(Attempt::Again) => return Ok(()),
+                Err(Fault::OutOfMemory) => return Err(PopulateError::OutOfMemory),
+                Err(fault) => return Err(PopulateError::Faulted(fault)),
+            }
+        }
+        Ok(())
+    }
+
+    fn populate_page(
+        &self,
+        guard: &Guard,
+        version: VersionRef<'_>,
+        vma: &Vma,
+        addr: VirtAddr,
+        ready: Ready,
+    ) -> Result<Attempt, Fault> {
+        match ready {
+            Ready::Store => self.write_fault(guard, version, vma, addr),
+            Ready::Load => self.read_fault(guard, version, vma, addr, Access::Read),
+        }
+    }
+
+    /// If the page at `addr` is ready, the end of what is known to be so with it: a page, or all that one link to zeros shows.
+    fn ready_until(&self, addr: VirtAddr, ready: Ready) -> Option<VirtAddr> {
+        let leaf = self.tables().look(addr);
+        let is_ready = match ready {
+            Ready::Load => leaf.entry.is_present(),
+            Ready::Store => leaf.rights.write() && leaf.entry.is_dirty(),
+        };
+        if !is_ready || !leaf.entry.is_present() {
+            return None;
+        }
+        let span = if leaf.level == Level::L1 { PAGE_SIZE } else { leaf.level.entry_span() };
+        Some(VirtAddr((addr.get() | (span - 1)).saturating_add(1)))
+    }
+}
