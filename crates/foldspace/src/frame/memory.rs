@@ -16,7 +16,7 @@ use super::buddy::{Buddy, ORDERS};
 use super::direct_map::DirectMap;
 use super::record::{Home, Kind, NONE, Record};
 use super::{Entries, Frame};
-use crate::addr::{ENTRIES, Index, Level, PAGE_SIZE};
+use crate::addr::{ENTRIES, Index, Level, PAGE_SIZE, VirtAddr};
 use crate::backing::{ReferenceTables, References};
 use crate::error::{Error, Result};
 use crate::platform::Platform;
@@ -58,6 +58,8 @@ const CACHES: usize = 16;
 /// into blocks costs more than anything else about them; who needs a block drains the caches.
 const CACHE_SIZE: u32 = 1 << 17;
 /// Frames that are moved to the buddy lists at once when a cache is full, or somebody needs a block.
+/// Linux's default for `vm.mmap_min_addr` (`CONFIG_DEFAULT_MMAP_MIN_ADDR`).
+const DEFAULT_LOWEST_ADDRESS: VirtAddr = VirtAddr(0x1_0000);
 const SPILL: u32 = 1 << 10;
 /// A cache is filled with one block of this order.
 const REFILL_ORDER: usize = 5;
@@ -124,6 +126,7 @@ pub struct Memory {
     deferred: AtomicU64,
     objects: AtomicU64,
     next_space: AtomicU64,
+    lowest_address: AtomicU64,
     kernel_entries: ArrayVec<(Index, u64), 16>,
     /// The default reference page, and the tables full of it.
     zero: ReferenceTables,
@@ -184,6 +187,7 @@ impl Memory {
             deferred: AtomicU64::new(0),
             objects: AtomicU64::new(0),
             next_space: AtomicU64::new(1),
+            lowest_address: AtomicU64::new(DEFAULT_LOWEST_ADDRESS.get()),
             caches: [const { CachePadded::new(Mutex::new(Cache::new())) }; CACHES],
             buddy: Mutex::new(buddy),
             platform: config.platform,
@@ -197,6 +201,17 @@ impl Memory {
             references: References::new(),
         };
         Ok(Arc::new(memory))
+    }
+
+    /// Addresses below are not given out unless asked for by address (`vm.mmap_min_addr`).
+    pub fn lowest_address(&self) -> VirtAddr {
+        VirtAddr(self.lowest_address.load(Ordering::Relaxed))
+    }
+
+    /// Sets it, rounded up to a page: for mappings made from now on.
+    pub fn set_lowest_address(&self, address: VirtAddr) {
+        let address = address.page_ceil().unwrap_or(address.page_floor());
+        self.lowest_address.store(address.get(), Ordering::Relaxed);
     }
 
     /// Frames by use now. Exact when nothing else runs; O(caches).

@@ -3,13 +3,11 @@
 use crossbeam_epoch::Guard;
 
 use super::change::whole_pages;
-use super::{AddressSpace, Layout, MAX_MAP_COUNT, MapRequest, Placement, STACK_GUARD_GAP, retry_after_reclaim};
-use crate::addr::{PAGE_SIZE, PageRange, USER_END, VirtAddr};
+use super::place::Search;
+use super::{AddressSpace, Layout, MAX_MAP_COUNT, MapRequest, Placement, retry_after_reclaim};
+use crate::addr::{PAGE_SIZE, VirtAddr};
 use crate::error::{Error, Result};
-use crate::vma::{GapRequest, VersionRef, Vma};
-
-/// Addresses below are not given out unless asked for by address (`vm.mmap_min_addr`).
-const LOWEST: VirtAddr = VirtAddr(0x1_0000);
+use crate::vma::Vma;
 
 impl AddressSpace {
     /// Maps `request` and returns its address. O(log VMAs), more only where it replaces something.
@@ -34,7 +32,7 @@ impl AddressSpace {
         len: u64,
     ) -> Result<VirtAddr> {
         let version = self.vmas.load(guard);
-        let range = place(version, layout, request.placement, len)?;
+        let range = Search::new(self, version, layout, &request.backing, len).place(request.placement)?;
         let totals = version.summary().totals;
         if totals.vmas as u64 > MAX_MAP_COUNT {
             return Err(Error::TooManyVmas);
@@ -59,43 +57,4 @@ impl AddressSpace {
         self.replace(guard, range, Some(vma))?;
         Ok(range.start())
     }
-}
-
-/// Where a mapping of `len` bytes goes.
-fn place(version: VersionRef<'_>, layout: &Layout, placement: Placement, len: u64) -> Result<PageRange> {
-    let at = |addr: VirtAddr| PageRange::from_len(addr, len);
-    let is_free = |range: &PageRange| {
-        version.find_at_or_after(range.start()).is_none_or(|vma| {
-            let guard = if vma.flags.contains(crate::vma::VmaFlags::GROWS_DOWN) { STACK_GUARD_GAP } else { 0 };
-            vma.start().get().saturating_sub(guard) >= range.end().get()
-        })
-    };
-    let gap =
-        |low: VirtAddr, high: VirtAddr| GapRequest { stack_guard: STACK_GUARD_GAP, ..GapRequest::new(low, high, len) };
-    let anywhere = || {
-        version
-            .gap_top_down(&gap(LOWEST, layout.mmap_base))
-            .or_else(|| version.gap_bottom_up(&gap(VirtAddr(USER_END.get() / 3).page_floor(), USER_END)))
-    };
-    let start = match placement {
-        Placement::Fixed(addr) => return at(addr).ok_or(Error::BadRange),
-        Placement::FixedNoReplace(addr) => {
-            let range = at(addr).ok_or(Error::BadRange)?;
-            return match version.range(range).next() {
-                None => Ok(range),
-                Some(_) => Err(Error::AlreadyMapped),
-            };
-        }
-        Placement::Hint(addr) => {
-            if let Some(range) = addr.page_ceil().filter(|addr| *addr >= LOWEST).and_then(at)
-                && is_free(&range)
-            {
-                return Ok(range);
-            }
-            anywhere()
-        }
-        Placement::Low => version.gap_bottom_up(&gap(VirtAddr(0x4000_0000), VirtAddr(0x8000_0000))),
-        Placement::Anywhere => anywhere(),
-    };
-    start.and_then(at).ok_or(Error::NoRoom)
 }

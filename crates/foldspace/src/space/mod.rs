@@ -23,6 +23,7 @@ mod fork;
 mod free;
 mod map;
 mod mincore;
+mod place;
 mod populate;
 mod protect;
 mod registry;

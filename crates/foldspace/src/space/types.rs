@@ -12,7 +12,7 @@ pub const STACK_GUARD_GAP: u64 = 256 * crate::addr::PAGE_SIZE;
 /// Where a new mapping is to go.
 #[derive(Clone, Copy, Debug)]
 pub enum Placement {
-    /// Highest gap below the mapping base.
+    /// Highest gap below the mapping base. Private memory of whole 2 MiB pages begins at a multiple of that where there is room.
     Anywhere,
     /// There (rounded up to a page), if it is free, else anywhere.
     Hint(VirtAddr),
@@ -20,8 +20,8 @@ pub enum Placement {
     Fixed(VirtAddr),
     /// There, or [`crate::Error::AlreadyMapped`] (MAP_FIXED_NOREPLACE).
     FixedNoReplace(VirtAddr),
-    /// Lowest gap in the first 2 GiB (MAP_32BIT).
-    Low,
+    /// There, if it is free and in the first 2 GiB, else the lowest gap of the second GiB (MAP_32BIT).
+    Low(Option<VirtAddr>),
 }
 
 /// A mapping to be made.

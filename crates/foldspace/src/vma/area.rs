@@ -7,6 +7,7 @@ use bitflags::bitflags;
 use crate::addr::{PageRange, VirtAddr};
 use crate::backing::{Object, Reference, ReferenceTables};
 use crate::frame::Memory;
+use crate::vma::Name;
 
 bitflags! {
     /// What a VMA allows and how it behaves. Bits have Linux's meaning (`include/linux/mm.h`, `VM_*`), not its values.
@@ -63,9 +64,6 @@ impl VmaFlags {
     /// What mprotect sets. An area with none of it (PROT_NONE) cannot be accessed.
     pub const ACCESS: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::EXEC);
 }
-
-/// A name given to anonymous memory: immutable, shared by everything that was split or forked from the VMA it was given to.
-pub type Name = Arc<[u8]>;
 
 /// Where the content of a VMA's pages comes from.
 #[derive(Clone, Debug, Default)]

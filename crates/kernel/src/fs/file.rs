@@ -14,6 +14,7 @@ use super::directory::Entry;
 use super::inode::{Inode, Timestamp};
 use super::io::{Sink, Supply};
 use super::lock::Owner;
+use super::pidfd::PidFd;
 use super::socket::Socket;
 use crate::errno::Errno;
 use crate::process::Task;
@@ -175,6 +176,10 @@ pub trait Body: Send + Sync {
     }
     /// The socket that it is, if it is one.
     fn socket(&self) -> Option<&Socket> {
+        None
+    }
+    /// The process that it stands for, if it does.
+    fn pidfd(&self) -> Option<&PidFd> {
         None
     }
     /// Calls `take` for each entry from the position on, until it says that it is full.

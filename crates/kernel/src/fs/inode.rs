@@ -10,7 +10,7 @@ use super::lock::LockTable;
 use super::pipe::Pipe;
 use super::procfs::Node;
 use super::regular::Regular;
-use super::superblock::Superblock;
+use super::superblock::{self, Superblock};
 use crate::errno::Errno;
 use crate::time::{NANOS_PER_SECOND, realtime_ns};
 
@@ -143,7 +143,7 @@ pub enum Kind {
     Socket,
     /// Something of `/proc`, made when looked at.
     Proc(Node),
-    /// No file at all: an eventfd.
+    /// No file at all: an eventfd, a pidfd.
     Anonymous,
 }
 
@@ -213,6 +213,11 @@ impl Inode {
             Kind::Regular(regular) => Some(regular),
             _ => None,
         }
+    }
+
+    /// Whether it was made by `memfd_create`.
+    pub fn is_memfd(&self) -> bool {
+        Arc::ptr_eq(&self.superblock, superblock::shmem())
     }
 
     /// Which device it stands for, 0:0 for none.

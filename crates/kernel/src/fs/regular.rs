@@ -13,6 +13,7 @@ use super::file::{Body, File, Mappable, OpenFlags, Whence, seek_within};
 use super::inode::{Attributes, DeviceNumber, Inode, Kind, Writing};
 use super::io::{CHUNK, PageBuffer, Sink, Supply, done_or_fault};
 use super::reserve;
+use super::seal::Seals;
 use super::superblock::Superblock;
 use crate::errno::Errno;
 use crate::mm;
@@ -65,6 +66,15 @@ impl Source for FileSource {
     }
 }
 
+/// What becomes of the end of a file that gets pages past it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The file grows.
+    Moves,
+    /// It is as long as before (`FALLOC_FL_KEEP_SIZE`).
+    Stays,
+}
+
 /// The content of a regular file.
 pub struct Regular {
     object: Arc<Object>,
@@ -73,6 +83,7 @@ pub struct Regular {
     from_archive: bool,
     /// Held while the end is looked up and written to (`O_APPEND`).
     append: Mutex<()>,
+    seals: Mutex<Seals>,
 }
 
 impl Regular {
@@ -87,7 +98,13 @@ impl Regular {
         let source = FileSource { device: superblock.device, inode: number, content, label: label.clone() };
         let object = Object::new(mm::memory(), Box::new(source), content.len() as u64)?;
         mm::objects::made(&object);
-        let regular = Regular { object, label, from_archive: !content.is_empty(), append: Mutex::new(()) };
+        let regular = Regular {
+            object,
+            label,
+            from_archive: !content.is_empty(),
+            append: Mutex::new(()),
+            seals: Mutex::new(Seals::SEAL),
+        };
         Ok(Inode::numbered(superblock, number, Kind::Regular(regular), attributes))
     }
 
@@ -117,18 +134,61 @@ impl Regular {
         *self.label.lock() = Label::Removed(text.to_vec());
     }
 
+    /// What may not be done to it.
+    pub fn seals(&self) -> Seals {
+        *self.seals.lock()
+    }
+
+    /// Changes the seals to what `change` makes of them, unless that fails.
+    pub fn change_seals(&self, change: impl FnOnce(Seals) -> Result<Seals, Errno>) -> Result<(), Errno> {
+        let mut seals = self.seals.lock();
+        *seals = change(*seals)?;
+        Ok(())
+    }
+
     /// 512-byte blocks in use.
     pub fn blocks(&self) -> u64 {
         let pages = if self.from_archive { self.object.len().div_ceil(PAGE) } else { self.object.resident_pages() };
         pages * (PAGE / 512)
     }
 
-    /// Sets the length. `EFBIG` beyond what a file can have, `ENOSPC` without memory.
+    /// Sets the length. `EFBIG` beyond what a file can have, `ENOSPC` without memory, `EPERM` against a seal.
     pub fn set_len(&self, len: u64) -> Result<(), Errno> {
         if len > i64::MAX as u64 {
             return Err(Errno::EFBIG);
         }
+        self.seals().check_len(self.object.len(), len)?;
         self.object.set_len(len).map_err(no_space)
+    }
+
+    /// Gives pages to `start..end`, errors in the order of Linux's `shmem_fallocate`. Pages past the end of the file come when it grows.
+    pub fn allocate(&self, start: u64, end: u64, at_end: End) -> Result<(), Errno> {
+        let len = self.object.len();
+        if end > len && self.seals().contains(Seals::GROW) {
+            return Err(Errno::EPERM);
+        }
+        let (first, last) = (start / PAGE, end.div_ceil(PAGE));
+        let missing = (last - first).saturating_sub(self.object.resident_pages());
+        if missing > mm::memory().stats().free {
+            return Err(Errno::ENOSPC);
+        }
+        if at_end == End::Moves && end > len {
+            self.set_len(end)?;
+        }
+        for page in first..last.min(self.object.len().div_ceil(PAGE)) {
+            reserve::check(Errno::ENOSPC)?;
+            self.object.read_at(page * PAGE, &mut [0]).map_err(no_space)?;
+        }
+        Ok(())
+    }
+
+    /// Makes `start..end` a hole: pages that lie in it go, also where they are mapped shared, and bytes around them become zeros. `EPERM` against
+    /// a seal.
+    pub fn punch_hole(&self, start: u64, end: u64) -> Result<(), Errno> {
+        if self.seals().forbid_writing() {
+            return Err(Errno::EPERM);
+        }
+        self.zero(start, end)
     }
 
     /// Zeroes `start..end`, as far as it lies below the end of the file.
@@ -176,25 +236,36 @@ impl Regular {
         Ok(done)
     }
 
-    /// Writes at `offset`; returns the bytes written.
+    /// Writes at `offset`; returns the bytes written. `EPERM` against a seal, if that allows no byte.
     pub fn write_from(&self, offset: u64, from: &mut dyn Supply) -> SysResult {
+        let seals = self.seals();
+        let mut allowed = usize::MAX;
+        if seals.forbid_writing() {
+            allowed = 0;
+        } else if seals.contains(Seals::GROW) {
+            allowed = usize::try_from(self.object.len().saturating_sub(offset)).unwrap_or(usize::MAX);
+        }
+        if allowed == 0 && from.remaining() > 0 {
+            return Err(Errno::EPERM);
+        }
         if from.remaining() <= SMALL {
-            self.write_chunks(offset, &mut [0; SMALL], from)
+            self.write_chunks(offset, &mut [0; SMALL], from, allowed)
         } else {
-            self.write_chunks(offset, PageBuffer::new()?.bytes(), from)
+            self.write_chunks(offset, PageBuffer::new()?.bytes(), from, allowed)
         }
     }
 
-    /// Through a buffer whose length is a power of two.
-    fn write_chunks(&self, offset: u64, buffer: &mut [u8], from: &mut dyn Supply) -> SysResult {
+    /// Through a buffer whose length is a power of two; `allowed` bytes at most.
+    fn write_chunks(&self, offset: u64, buffer: &mut [u8], from: &mut dyn Supply, allowed: usize) -> SysResult {
         let mut done = 0;
-        while from.remaining() > 0 {
+        while from.remaining() > 0 && done < allowed {
             let at = match offset.checked_add(done as u64) {
                 Some(at) if at < i64::MAX as u64 => at,
                 _ if done > 0 => break,
                 _ => return Err(Errno::EFBIG),
             };
-            let want = from.remaining().min(buffer.len() - (at as usize & (buffer.len() - 1)));
+            let room = (buffer.len() - (at as usize & (buffer.len() - 1))).min(allowed - done);
+            let want = from.remaining().min(room);
             let got = from.take(&mut buffer[..want]);
             if at + got as u64 > self.object.len()
                 && let Err(error) = reserve::check(Errno::ENOSPC)

@@ -20,7 +20,7 @@ pub enum FsType {
     Pipefs,
     /// Sockets.
     Sockfs,
-    /// Descriptors that are no file: eventfd.
+    /// Descriptors that are no file: eventfds, pidfds.
     AnonInode,
 }
 
@@ -105,7 +105,7 @@ pub fn sockets() -> &'static Arc<Superblock> {
     SOCKFS.call_once(|| Superblock::new(FsType::Sockfs))
 }
 
-/// The instance that eventfds belong to.
+/// The instance that eventfds and pidfds belong to.
 pub fn anon_inodes() -> &'static Arc<Superblock> {
     static ANON: spin::Once<Arc<Superblock>> = spin::Once::new();
     ANON.call_once(|| Superblock::new(FsType::AnonInode))

@@ -19,7 +19,7 @@ pub struct Credentials {
     pub capabilities: Capabilities,
 }
 
-/// Capability sets, as bits (capabilities(7)). They are kept and reported; what the kernel itself checks is [`Credentials::is_privileged`].
+/// Capability sets, as bits (capabilities(7)). What concerns memory asks them ([`Credentials::may`]); all else, [`Credentials::is_privileged`].
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
     pub effective: u64,
@@ -30,7 +30,15 @@ pub struct Capabilities {
 /// Every capability of Linux 6.18: `CAP_LAST_CAP` is 40.
 pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
 
+/// `CAP_SYS_PTRACE`: to look into any process.
+pub const CAP_SYS_PTRACE: u32 = 19;
+
 impl Credentials {
+    /// Whether a capability is effective.
+    pub fn may(&self, capability: u32) -> bool {
+        self.capabilities.effective & (1 << capability) != 0
+    }
+
     /// Root.
     pub fn root() -> Credentials {
         Credentials {
@@ -45,6 +53,12 @@ impl Credentials {
             groups: Arc::new([]),
             capabilities: Capabilities { effective: ALL_CAPABILITIES, permitted: ALL_CAPABILITIES, inheritable: 0 },
         }
+    }
+
+    /// Whether both act as the same user and group.
+    pub fn acts_as(&self, other: &Credentials) -> bool {
+        let ids = |of: &Credentials| [of.euid, of.egid, of.fsuid, of.fsgid];
+        ids(self) == ids(other)
     }
 
     /// Whether it may do what only root may.

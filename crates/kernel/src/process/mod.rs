@@ -7,6 +7,7 @@
 //! **Lock order**: [`tree`] (relations, states that `wait` reports) → a process's or a task's own locks (signals, timers, credentials)
 //! → the locks of wait queues. None of them is held across a wait, or while user memory is touched.
 
+pub mod access;
 pub mod credentials;
 pub mod exec;
 pub mod exit;

@@ -77,6 +77,12 @@ impl Task {
         self.space.lock().clone()
     }
 
+    /// The address space; `None` once the task has ended.
+    pub fn live_space(&self) -> Option<Arc<AddressSpace>> {
+        let space = self.space();
+        (!Arc::ptr_eq(&space, &empty_space())).then_some(space)
+    }
+
     /// Whether another task uses the same address space.
     pub(super) fn shares_space(&self) -> bool {
         Arc::strong_count(&self.space.lock()) > SPACE_REFERENCES
@@ -120,9 +126,13 @@ impl Task {
         self.credentials.lock().clone()
     }
 
-    /// Changes who the task acts as.
+    /// Changes who the task acts as. Memory of a process that has become somebody else is not for others of the same user to look at
+    /// (`commit_creds` of Linux's `kernel/cred.c`).
     pub fn set_credentials(&self, credentials: Credentials) {
-        *self.credentials.lock() = credentials;
+        let before = core::mem::replace(&mut *self.credentials.lock(), credentials.clone());
+        if !before.acts_as(&credentials) {
+            self.process.dumpable.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Whether a signal that is not blocked waits for the task: interruptible waits end then.

@@ -18,6 +18,7 @@ use super::signal::{Signal, send};
 use super::usage::Usage;
 use super::{Pid, Process, Task};
 use crate::errno::Errno;
+use crate::fs::poll;
 
 /// The first process.
 pub const INIT: Pid = 1;
@@ -258,6 +259,28 @@ pub fn is_zombie(pid: Pid) -> bool {
     lock().node(pid).is_some_and(|node| matches!(node.state, State::Zombie { .. }))
 }
 
+/// How far a process has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Life {
+    /// It has threads.
+    Running,
+    /// It has ended, and nobody has waited for it.
+    Zombie,
+    /// Nothing goes by its number any more, or something else does.
+    Gone,
+}
+
+/// How far `process` has come.
+pub fn life(process: &Arc<Process>) -> Life {
+    match lock().node(process.pid) {
+        Some(node) if Arc::ptr_eq(&node.process, process) => match node.state {
+            State::Zombie { .. } => Life::Zombie,
+            _ => Life::Running,
+        },
+        _ => Life::Gone,
+    }
+}
+
 /// Notes that a process has called exec.
 pub(super) fn executed(pid: Pid) {
     if let Some(node) = lock().node_mut(pid) {
@@ -276,6 +299,7 @@ pub(super) fn remove_thread(pid: Pid) {
     }
     drop(tree);
     drop(task);
+    poll::notify();
 }
 
 /// `setpgid`: moves process `pid` to group `pgid` on behalf of `caller`. Errors in Linux's order.
@@ -361,6 +385,7 @@ pub(super) fn process_ended(process: &Arc<Process>, status: ExitStatus, usage: U
         notice.deliver();
     }
     drop(removed);
+    poll::notify();
 }
 
 /// Gives the children of an ending process to another.

@@ -11,6 +11,7 @@ use super::tree::{self, Removed, State, Tree};
 use super::usage::Usage;
 use super::{Pid, Process, Task};
 use crate::errno::Errno;
+use crate::fs::poll;
 
 /// `__WNOTHREAD`, `__WALL`, `__WCLONE` (`linux/wait.h`).
 const WNOTHREAD: u32 = 0x2000_0000;
@@ -106,7 +107,11 @@ fn look(process: &Process, which: Which, options: u32) -> Result<Option<Report>,
         let Some((pid, event)) = find(&tree, process, which, options)? else { return Ok(None) };
         take(&mut tree, process, pid, event, options)
     };
-    drop(removed);
+    if removed.is_some() {
+        drop(removed);
+        // A pidfd says when its process has been waited for.
+        poll::notify();
+    }
     Ok(Some(report))
 }
 

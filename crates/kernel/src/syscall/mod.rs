@@ -8,8 +8,10 @@ pub mod file;
 mod futex;
 mod identity;
 mod memory;
+mod pidfd;
 mod prctl;
 mod process;
+mod process_vm;
 mod resource;
 mod scheduling;
 mod shm;
@@ -52,14 +54,16 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 13] = [
+    let subjects: [&[(Sysno, Handler)]; 15] = [
         advice::CALLS,
         file::FILE_CALLS,
         futex::CALLS,
         identity::CALLS,
         memory::CALLS,
+        pidfd::CALLS,
         prctl::CALLS,
         process::CALLS,
+        process_vm::CALLS,
         resource::CALLS,
         scheduling::CALLS,
         shm::CALLS,

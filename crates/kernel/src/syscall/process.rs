@@ -202,7 +202,8 @@ fn wait4(ctx: &mut SyscallContext<'_>) -> SysResult {
 
 fn waitid(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [kind, id, info, options, usage, _] = ctx.args;
-    let (kind, id, options) = (kind as u32, id as i32, options as u32);
+    let (kind, id, mut options) = (kind as u32, id as i32, options as u32);
+    let mut would_wait = Ok(());
     if options & !WAITID_OPTIONS != 0 || options & (raw::WEXITED | raw::WSTOPPED | raw::WCONTINUED) == 0 {
         return Err(Errno::EINVAL);
     }
@@ -211,11 +212,23 @@ fn waitid(ctx: &mut SyscallContext<'_>) -> SysResult {
         raw::P_PID if id > 0 => Which::Process(id as Pid),
         raw::P_PGID if id == 0 => Which::Group(ctx.task.process.pgid()),
         raw::P_PGID if id > 0 => Which::Group(id as Pid),
-        // There are no pidfds, so no number can be one.
-        raw::P_PIDFD if id >= 0 => return Err(Errno::EBADF),
+        raw::P_PIDFD if id >= 0 => {
+            let file = ctx.task.files.lock().get(id)?;
+            let target = file.body.pidfd().ok_or(Errno::EBADF)?;
+            // Without a number it has been waited for.
+            let child = target.number().ok_or(Errno::ECHILD)?;
+            if file.non_blocking() && options & raw::WNOHANG == 0 {
+                options |= raw::WNOHANG;
+                would_wait = Err(Errno::EAGAIN);
+            }
+            Which::Process(child)
+        }
         _ => return Err(Errno::EINVAL),
     };
     let report = wait(ctx.task, which, options)?;
+    if report.is_none() {
+        would_wait?;
+    }
     if let Some(report) = &report
         && usage != 0
     {

@@ -11,6 +11,8 @@ use super::{Area, Content, ModelSpace, PAGE, Page};
 pub const END: Page = USER_END.0 / PAGE;
 /// Linux's default `vm.mmap_min_addr`: no mapping is placed lower unless it is told to.
 const LOWEST: Page = 0x1_0000 / PAGE;
+/// Pages in a huge page.
+const HUGE: u64 = 512;
 /// Linux's `stack_guard_gap`: pages that the search for a gap keeps free below an area that grows down.
 pub const GUARD_GAP: Page = 256;
 
@@ -90,13 +92,19 @@ impl ModelSpace {
             return Err(Error::BadRange);
         }
         let pages = VirtAddr(len).page_ceil().ok_or(Error::NoRoom)?.get() / PAGE;
+        // Private memory of whole huge pages begins at one, if there is room for one more.
+        let huge = (pages.is_multiple_of(HUGE) && !matches!(content, Content::Object(_))).then_some(HUGE);
+        let aligned = |search: &dyn Fn(u64) -> Result<Page, Error>| match huge {
+            Some(huge) => search(pages + huge).map(|at| at / huge * huge + huge).or_else(|_| search(pages)),
+            None => search(pages),
+        };
         let start = match placement {
-            Placement::Anywhere => self.anywhere(pages)?,
+            Placement::Anywhere => aligned(&|pages| self.anywhere(pages))?,
             Placement::Hint(hint) => match self.hinted(hint, pages) {
                 Some(start) => start,
                 None => self.anywhere(pages)?,
             },
-            Placement::Low => self.lowest_gap(pages, 0x4000_0000 / PAGE, 0x8000_0000 / PAGE)?,
+            Placement::Low(_) => aligned(&|pages| self.lowest_gap(pages, 0x4000_0000 / PAGE, 0x8000_0000 / PAGE))?,
             Placement::Fixed(at) | Placement::FixedNoReplace(at) => {
                 if !at.is_page_aligned() {
                     return Err(Error::BadRange);

@@ -346,7 +346,7 @@ impl World {
             Where::Hint(at, offset) => Placement::Hint(VirtAddr(place(at).get() + u64::from(offset))),
             Where::Fixed(at) => Placement::Fixed(place(at)),
             Where::FixedNoReplace(at) => Placement::FixedNoReplace(place(at)),
-            Where::Low => Placement::Low,
+            Where::Low => Placement::Low(None),
         };
         let len = pages(len) * PAGE;
         let (content, page_offset) = match what {

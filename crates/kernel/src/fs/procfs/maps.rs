@@ -7,7 +7,7 @@ use foldspace::proc::Maps;
 use foldspace::{AddressSpace, VirtAddr};
 use spin::Mutex;
 
-use super::node::task;
+use super::node::open_task;
 use crate::errno::Errno;
 use crate::fs::file::{Body, File, Whence, seek_within};
 use crate::fs::io::{Sink, Supply, done_or_fault};
@@ -103,9 +103,9 @@ impl Reader {
 }
 
 impl MapsBody {
-    /// Opens the maps of a thread. `ESRCH` if it is gone.
+    /// Opens the maps of a thread. `ESRCH` if it is gone, `EACCES` if its memory is not for the caller to look at.
     pub fn open(pid: Pid) -> Result<MapsBody, Errno> {
-        Ok(MapsBody { space: Arc::downgrade(&task(pid)?.space()), reader: Mutex::new(None) })
+        Ok(MapsBody { space: Arc::downgrade(&open_task(pid)?.space()), reader: Mutex::new(None) })
     }
 }
 

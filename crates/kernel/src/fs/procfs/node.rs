@@ -9,6 +9,7 @@ use crate::errno::Errno;
 use crate::fs::dentry::Dentry;
 use crate::fs::file::File;
 use crate::fs::inode::mode;
+use crate::process::access::{AccessAs, may_access};
 use crate::process::{self, Pid, Task};
 use crate::sched;
 
@@ -264,6 +265,13 @@ fn fixed_entries(directory: Fixed) -> &'static [(&'static str, Node)] {
 /// The task of a number; `ESRCH` if it is gone.
 pub fn task(pid: Pid) -> Result<Arc<Task>, Errno> {
     process::find(pid).ok_or(Errno::ESRCH)
+}
+
+/// The same for files that show its memory: `EACCES` if that is not for the caller to look at.
+pub fn open_task(pid: Pid) -> Result<Arc<Task>, Errno> {
+    let task = task(pid)?;
+    let may = sched::with_current(|current| may_access(current, &task, AccessAs::FileSystem));
+    if may { Ok(task) } else { Err(Errno::EACCES) }
 }
 
 fn open_file(pid: Pid, fd: i32) -> Result<Arc<File>, Errno> {

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 
 use spin::Mutex;
 
-use super::node::{Node, ProcessFile, SystemFile, task};
+use super::node::{Node, ProcessFile, SystemFile, open_task, task};
 use super::{process, system};
 use crate::errno::Errno;
 use crate::fs::file::{Body, File, Whence, seek_within};
@@ -26,6 +26,7 @@ impl TextBody {
     /// Opens. `ESRCH` if the process is gone.
     pub fn new(node: Node) -> Result<TextBody, Errno> {
         let about = match node {
+            Node::ProcessFile { pid, file: ProcessFile::Environ } => Some(open_task(pid)?),
             Node::ProcessFile { pid, .. } | Node::FdInfo { pid, .. } => Some(task(pid)?),
             _ => None,
         };

@@ -102,14 +102,19 @@ impl SigInfo {
 
     /// Copies one from a program (`rt_sigqueueinfo`); its signal number is replaced by `signal`.
     pub fn read(from: u64, signal: Signal) -> Result<SigInfo, Errno> {
+        SigInfo::read_with_number(from, signal).map(|(_, info)| info)
+    }
+
+    /// The same, and the number that the program gave.
+    pub fn read_with_number(from: u64, signal: Signal) -> Result<(i32, SigInfo), Errno> {
         let mut info: SigInfo = uaccess::read(from)?;
         let mut rest = [0u8; SIGINFO_SIZE - size_of::<SigInfo>()];
         uaccess::read_bytes(from.wrapping_add(size_of::<SigInfo>() as u64), &mut rest)?;
         if rest.iter().any(|&byte| byte != 0) {
             return Err(Errno::E2BIG);
         }
-        info.signo = i32::from(signal.number());
-        Ok(info)
+        let given = core::mem::replace(&mut info.signo, i32::from(signal.number()));
+        Ok((given, info))
     }
 
     /// Which signal it is about.

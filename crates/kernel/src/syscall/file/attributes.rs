@@ -41,6 +41,9 @@ fn set_permissions(task: &Task, inode: &Inode, permissions: u32) -> SysResult {
     }
     let now = Timestamp::now();
     let mut attributes = inode.attributes.lock();
+    if let Some(regular) = inode.regular() {
+        regular.seals().check_mode(attributes.permissions, permissions)?;
+    }
     attributes.permissions = permissions & mode::PERMISSIONS;
     attributes.changed = now;
     Ok(0)

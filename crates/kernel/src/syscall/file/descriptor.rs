@@ -7,6 +7,7 @@ use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
 use crate::fs::file::OpenFlags;
 use crate::fs::inode::Kind;
+use crate::fs::seal;
 use crate::process::Task;
 use crate::syscall::SysResult;
 
@@ -122,7 +123,7 @@ pub fn fcntl(task: &Task, fd: i32, command: u32, argument: u64) -> SysResult {
             task.files.lock().set_at_exec(fd, at_exec)?;
             Ok(0)
         }
-        raw::F_GETFL => Ok((file.flags().bits() | if is_name { 0 } else { raw::O_LARGEFILE }) as usize),
+        raw::F_GETFL => Ok(file.flags().bits() as usize),
         raw::F_SETFL => {
             file.set_flags(OpenFlags::from_user(argument as u32));
             Ok(0)
@@ -136,14 +137,14 @@ pub fn fcntl(task: &Task, fd: i32, command: u32, argument: u64) -> SysResult {
         raw::F_GETOWN => Ok(0),
         raw::F_SETOWN => Ok(0),
         raw::F_GET_SEALS => match file.inode().regular() {
-            // No seals: as for a memfd made without MFD_ALLOW_SEALING.
-            Some(_) => Ok(raw::F_SEAL_SEAL as usize),
+            Some(regular) => Ok(regular.seals().bits() as usize),
             None => Err(Errno::EINVAL),
         },
-        raw::F_ADD_SEALS => match file.inode().regular() {
-            Some(_) => Err(Errno::EPERM),
-            None => Err(Errno::EINVAL),
-        },
+        raw::F_ADD_SEALS if !file.writable() => Err(Errno::EPERM),
+        raw::F_ADD_SEALS => {
+            seal::add(file.inode(), argument as u32)?;
+            Ok(0)
+        }
         _ => Err(Errno::EINVAL),
     }
 }

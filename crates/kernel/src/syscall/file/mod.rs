@@ -13,7 +13,7 @@ mod space;
 mod special;
 mod stat;
 mod timestamps;
-mod transfer;
+pub(super) mod transfer;
 mod working;
 mod xattr;
 

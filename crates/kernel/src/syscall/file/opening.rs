@@ -34,7 +34,8 @@ pub fn openat(task: &Task, dirfd: i32, path_address: u64, flags: u32, mode: u32)
 }
 
 fn open_path(task: &Task, dirfd: i32, path: Vec<u8>, bits: u32, permissions: u32) -> SysResult {
-    let mut flags = OpenFlags::from_user(bits);
+    // As on every 64-bit Linux (`force_o_largefile`).
+    let mut flags = OpenFlags::from_user(bits) | OpenFlags::LARGE_FILE;
     if flags.contains(OpenFlags::PATH) {
         flags &= OpenFlags::PATH | OpenFlags::DIRECTORY | OpenFlags::NO_FOLLOW | OpenFlags::CLOSE_ON_EXEC;
     }

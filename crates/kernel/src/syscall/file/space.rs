@@ -8,6 +8,7 @@ use crate::fs::Inode;
 use crate::fs::inode::Kind;
 use crate::fs::path::LastLink;
 use crate::fs::permission::{self, Wanted};
+use crate::fs::regular::End;
 use crate::process::Task;
 use crate::syscall::SysResult;
 
@@ -40,38 +41,55 @@ pub fn ftruncate(task: &Task, fd: i32, len: i64) -> SysResult {
     set_len(file.inode(), len)
 }
 
-/// fallocate(2). Pages are given when they are first written: what is promised here is the length, and zeros.
+/// fallocate(2): space, holes, and zeros. Errors in Linux's order (`vfs_fallocate` of `fs/open.c`, then `shmem_fallocate`).
 pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, len: i64) -> SysResult {
+    const KEEP_SIZE: u32 = raw::FALLOC_FL_KEEP_SIZE;
+    const PUNCH: u32 = raw::FALLOC_FL_PUNCH_HOLE | KEEP_SIZE;
+    const ZEROES: u32 = raw::FALLOC_FL_ZERO_RANGE | KEEP_SIZE;
     let file = content_file(task, fd)?;
     if offset < 0 || len <= 0 {
         return Err(Errno::EINVAL);
     }
-    const KEEP_SIZE: u32 = raw::FALLOC_FL_KEEP_SIZE;
-    const PUNCH: u32 = raw::FALLOC_FL_PUNCH_HOLE | KEEP_SIZE;
-    let zeroes = match mode & !KEEP_SIZE {
-        0 => false,
-        _ if mode == PUNCH => true,
-        raw::FALLOC_FL_ZERO_RANGE => true,
-        raw::FALLOC_FL_PUNCH_HOLE => return Err(Errno::EOPNOTSUPP),
-        _ => return Err(Errno::EOPNOTSUPP),
-    };
     if !file.writable() {
-        return Err(Errno::EBADF);
+        // Modes that no file system knows come first.
+        return Err(if is_known_mode(mode) { Errno::EBADF } else { Errno::EOPNOTSUPP });
     }
-    let regular = match &file.inode().kind {
+    if !is_known_mode(mode) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let inode = file.inode();
+    let regular = match &inode.kind {
         Kind::Regular(regular) => regular,
         Kind::Fifo(_) => return Err(Errno::ESPIPE),
+        _ if inode.is_directory() => return Err(Errno::EISDIR),
         _ => return Err(Errno::ENODEV),
     };
     let end = offset.checked_add(len).ok_or(Errno::EFBIG)? as u64;
-    if mode & KEEP_SIZE == 0 && end > regular.object().len() {
-        regular.set_len(end)?;
+    let offset = offset as u64;
+    match mode {
+        PUNCH => regular.punch_hole(offset, end)?,
+        0 | KEEP_SIZE => regular.allocate(offset, end, if mode == 0 { End::Moves } else { End::Stays })?,
+        // Files in memory do not offer it on Linux; other files, which those here stand for too, do.
+        _ if mode | KEEP_SIZE == ZEROES && !inode.is_memfd() => {
+            regular.allocate(offset, end, if mode & KEEP_SIZE == 0 { End::Moves } else { End::Stays })?;
+            regular.zero(offset, end)?;
+        }
+        _ => return Err(Errno::EOPNOTSUPP),
     }
-    if zeroes {
-        regular.zero(offset as u64, end)?;
-    }
-    file.inode().touch_modified();
+    inode.touch_modified();
     Ok(0)
+}
+
+/// Whether some file system knows such a mode (`vfs_fallocate`).
+fn is_known_mode(mode: u32) -> bool {
+    const KEEP_SIZE: u32 = raw::FALLOC_FL_KEEP_SIZE;
+    let keeps_size = mode & KEEP_SIZE != 0;
+    match mode & !KEEP_SIZE {
+        0 | raw::FALLOC_FL_UNSHARE_RANGE | raw::FALLOC_FL_ZERO_RANGE => true,
+        raw::FALLOC_FL_PUNCH_HOLE => keeps_size,
+        raw::FALLOC_FL_COLLAPSE_RANGE | raw::FALLOC_FL_INSERT_RANGE | raw::FALLOC_FL_WRITE_ZEROES => !keeps_size,
+        _ => false,
+    }
 }
 
 /// posix_fadvise(2): all is in memory already.

@@ -13,6 +13,7 @@ use crate::fs::fdtable::AtExec;
 use crate::fs::file::OpenFlags;
 use crate::fs::inode::Attributes;
 use crate::fs::regular::{Regular, RegularBody};
+use crate::fs::seal::Seals;
 use crate::fs::{Dentry, File, pipe as pipes, superblock};
 use crate::mm::uaccess;
 use crate::process::Task;
@@ -40,22 +41,34 @@ pub fn pipe(task: &Task, address: u64, flags: u32) -> SysResult {
 /// Longest name of a memfd, bytes (`MFD_NAME_MAX_LEN`).
 const MEMFD_NAME_MAX: usize = 249;
 
-/// memfd_create(2), without seals and huge pages.
+/// memfd_create(2), without huge pages. Errors in Linux's order (`mm/memfd.c`).
 pub fn memfd_create(task: &Task, name: u64, flags: u32) -> SysResult {
-    let known = raw::MFD_CLOEXEC | raw::MFD_ALLOW_SEALING | raw::MFD_NOEXEC_SEAL | raw::MFD_EXEC;
-    if flags & !known != 0 {
+    const KNOWN: u32 = raw::MFD_CLOEXEC | raw::MFD_ALLOW_SEALING | raw::MFD_NOEXEC_SEAL | raw::MFD_EXEC;
+    const HUGE: u32 = raw::MFD_HUGETLB | raw::MFD_HUGE_MASK << raw::MFD_HUGE_SHIFT;
+    const EITHER: u32 = raw::MFD_NOEXEC_SEAL | raw::MFD_EXEC;
+    let huge = flags & raw::MFD_HUGETLB != 0;
+    if flags & !(KNOWN | if huge { HUGE } else { 0 }) != 0 || flags & EITHER == EITHER {
         return Err(Errno::EINVAL);
     }
     let name = uaccess::read_cstr(name, MEMFD_NAME_MAX + 1).map_err(|error| match error {
         Errno::ENAMETOOLONG => Errno::EINVAL,
         error => error,
     })?;
-    let permissions = if flags & raw::MFD_NOEXEC_SEAL != 0 { 0o666 } else { 0o777 };
+    if huge {
+        // As a Linux without hugetlbfs says.
+        return Err(Errno::ENOSYS);
+    }
+    let (permissions, seals) = match flags & raw::MFD_NOEXEC_SEAL {
+        0 if flags & raw::MFD_ALLOW_SEALING == 0 => (0o777, Seals::SEAL),
+        0 => (0o777, Seals::empty()),
+        _ => (0o666, Seals::EXEC),
+    };
     let attributes = Attributes { links: 0, ..Attributes::new(permissions).owned_by(owner(task)) };
     let inode = Regular::create(superblock::shmem(), attributes, &[])?;
     let shown = [b"/memfd:", &name[..], b" (deleted)"].concat();
     if let Some(regular) = inode.regular() {
         regular.set_label(&shown);
+        regular.change_seals(|_| Ok(seals))?;
     }
     let dentry = Dentry::nowhere(shown, inode);
     let file =

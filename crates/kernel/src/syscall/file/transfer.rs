@@ -64,27 +64,35 @@ pub fn pwrite(task: &Task, fd: i32, address: u64, len: usize, offset: i64) -> Sy
 /// `struct iovec`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-struct IoVec {
-    base: u64,
-    len: u64,
+pub struct IoVec {
+    /// Address.
+    pub base: u64,
+    /// Bytes.
+    pub len: u64,
 }
 
 const _: () = assert!(size_of::<IoVec>() == size_of::<raw::iovec>());
 
-pub(super) type Pieces = SmallVec<[UserBuffer; 8]>;
-
-pub(super) fn pieces(address: u64, count: usize) -> Result<Pieces, Errno> {
+/// An array of them from the caller's memory: addresses as they are. `EINVAL`: too many, or longer than a signed number says.
+pub fn io_vectors(address: u64, count: usize) -> Result<SmallVec<[IoVec; 8]>, Errno> {
     if count > MAX_VECTOR {
         return Err(Errno::EINVAL);
     }
-    let mut pieces = Pieces::with_capacity(count);
+    let mut vectors = SmallVec::with_capacity(count);
     let mut total = 0u64;
     for index in 0..count as u64 {
-        let piece: IoVec = uaccess::read(address.checked_add(index * 16).ok_or(Errno::EFAULT)?)?;
-        total = total.checked_add(piece.len).filter(|&total| total <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
-        pieces.push(buffer(piece.base, piece.len as usize)?);
+        let vector: IoVec = uaccess::read(address.checked_add(index * 16).ok_or(Errno::EFAULT)?)?;
+        total = total.checked_add(vector.len).filter(|&total| total <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+        vectors.push(vector);
     }
-    Ok(pieces)
+    Ok(vectors)
+}
+
+pub type Pieces = SmallVec<[UserBuffer; 8]>;
+
+/// The caller's memory that an array of vectors describes.
+pub fn pieces(address: u64, count: usize) -> Result<Pieces, Errno> {
+    io_vectors(address, count)?.iter().map(|vector| buffer(vector.base, vector.len as usize)).collect()
 }
 
 fn read_pieces(file: &File, at: Option<u64>, address: u64, count: usize) -> SysResult {

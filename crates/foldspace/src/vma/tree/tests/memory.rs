@@ -1,6 +1,5 @@
 //! Allocation fails at every place where it can: nothing changes, nothing leaks.
 
-use std::sync::Arc;
 use std::vec::Vec;
 
 use super::*;
@@ -29,7 +28,7 @@ fn fail_each(
     };
     epoch.settle();
     let alive = watch::alive();
-    let counts: Vec<usize> = names.iter().map(Arc::strong_count).collect();
+    let counts: Vec<usize> = names.iter().map(Name::users).collect();
     for n in 0.. {
         let guard = epoch.pin();
         let before = cell.load(&guard);
@@ -46,7 +45,7 @@ fn fail_each(
         assert!(cell.same(before));
         compare(cell, &guard, &model);
         assert_eq!(watch::alive(), alive);
-        assert_eq!(names.iter().map(Arc::strong_count).collect::<Vec<_>>(), counts);
+        assert_eq!(names.iter().map(Name::users).collect::<Vec<_>>(), counts);
     }
     0
 }
@@ -85,7 +84,7 @@ fn every_allocation_may_fail() {
     assert!(injected > 500, "only {injected} allocations failed");
     epoch.settle();
     assert_eq!(watch::alive(), alive);
-    assert!(names.iter().all(|name| Arc::strong_count(name) == 1));
+    assert!(names.iter().all(|name| name.users() == 1));
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Versions that are held stay as they are, whatever the writer does and whoever lets go first.
 
-use std::sync::Arc;
 use std::vec::Vec;
 
 use proptest::collection::vec;
@@ -140,7 +139,7 @@ proptest! {
         epoch.settle();
         prop_assert_eq!(watch::alive(), alive, "nodes left behind");
         for name in names {
-            prop_assert_eq!(Arc::strong_count(&name), 1, "a name is still counted");
+            prop_assert_eq!(name.users(), 1, "a name is still counted");
         }
     }
 }
@@ -162,12 +161,12 @@ fn a_pinned_reader_keeps_what_the_writer_removes() {
         other.pin().flush();
     }
     assert!(cell.load(&guard).is_empty());
-    assert_eq!(Arc::strong_count(&name), 151, "all still there for the reader");
+    assert_eq!(name.users(), 151, "all still there for the reader");
     assert_eq!(before.iter().filter(|v| v.name.as_ref() == Some(&name)).count(), 150);
     check(before);
     drop(guard);
     reader.settle();
-    assert_eq!(Arc::strong_count(&name), 1);
+    assert_eq!(name.users(), 1);
     drop(cell);
     reader.settle();
     assert_eq!(watch::alive(), alive);
@@ -181,17 +180,17 @@ fn a_sole_owner_moves_and_a_sharer_counts() {
     let cell = VersionCell::new(Version::empty());
     cell.splice(&epoch.pin(), pages(0, 16), teeth(pages(0, 16), &name)).expect("memory");
     epoch.settle();
-    assert_eq!(Arc::strong_count(&name), 9);
+    assert_eq!(name.users(), 9);
     let guard = epoch.pin();
     cell.splice(&guard, pages(1, 2), [vma(1, 2, VmaFlags::READ)]).expect("memory");
-    assert_eq!(Arc::strong_count(&name), 9, "moved");
+    assert_eq!(name.users(), 9, "moved");
     let held = cell.hold(&guard);
     cell.splice(&guard, pages(3, 4), [vma(3, 4, VmaFlags::READ)]).expect("memory");
-    assert_eq!(Arc::strong_count(&name), 17, "the held version has its own");
+    assert_eq!(name.users(), 17, "the held version has its own");
     drop(held);
     drop(guard);
     epoch.settle();
-    assert_eq!(Arc::strong_count(&name), 9);
+    assert_eq!(name.users(), 9);
 }
 
 /// Path copying: a change builds nodes in proportion to what it touches, not to the tree.

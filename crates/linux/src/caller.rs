@@ -1,0 +1,89 @@
+//! Who calls: all that a call needs to know beside its arguments and the address space.
+
+use alloc::sync::Arc;
+
+use bitflags::bitflags;
+use foldspace::{AddressSpace, Object};
+
+use crate::errno::Errno;
+
+/// The process that makes a call, as far as memory calls ask for it. A kernel implements it for its tasks, a tester for a process that exists
+/// only in its model.
+pub trait Caller {
+    /// Its address space.
+    fn space(&self) -> &AddressSpace;
+
+    /// The file behind a descriptor, for `mmap`.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::EBADF`] if there is none, or if it is only a name (`O_PATH`).
+    fn open_file(&self, fd: i32) -> Result<OpenFile, Errno>;
+
+    /// Whether it has a capability (capabilities(7)). Asked for at the moment that it decides.
+    fn is_capable(&self, capability: Capability) -> bool;
+
+    /// Whether a signal that ends it is pending: what takes long stops with [`Errno::EINTR`].
+    fn is_being_killed(&self) -> bool {
+        false
+    }
+
+    /// Shared anonymous memory of `len` bytes, for embedders that keep a list of the objects that exist.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::anonymous`].
+    fn shared_memory(&self, len: u64) -> Result<Arc<Object>, Errno> {
+        Ok(Object::anonymous(self.space().memory(), len)?)
+    }
+}
+
+/// A capability that a memory call asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Capability {
+    /// `CAP_SYS_RAWIO`: mappings below `vm.mmap_min_addr`.
+    RawIo,
+    /// `CAP_SYS_RESOURCE`: `prctl(PR_SET_MM)`.
+    Resource,
+    /// `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`: the executable in `prctl(PR_SET_MM_MAP)`.
+    CheckpointRestore,
+}
+
+/// What `mmap` needs to know of an open file.
+#[derive(Clone, Debug)]
+pub struct OpenFile {
+    /// What a mapping shows.
+    pub content: Content,
+    /// What may be done with it.
+    pub rights: OpenRights,
+    /// Bytes that a file may have there at most (`s_maxbytes` of its file system): mappings that reach further are refused. `u64::MAX`: any.
+    pub max_len: u64,
+}
+
+/// What a mapping of a file shows.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Its pages.
+    Object(Arc<Object>),
+    /// Zeros: the same as anonymous memory (`/dev/zero`).
+    Zeros,
+    /// Nothing: it cannot be mapped.
+    Unmappable,
+}
+
+bitflags! {
+    /// What an open file allows to its mappings.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct OpenRights: u8 {
+        /// It is open for reading.
+        const READ = 1 << 0;
+        /// It is open for writing.
+        const WRITE = 1 << 1;
+        /// It is not on a file system mounted with `noexec`.
+        const EXECUTE = 1 << 2;
+        /// It may only be appended to.
+        const APPEND_ONLY = 1 << 3;
+        /// `F_SEAL_WRITE` or `F_SEAL_FUTURE_WRITE`: no new shared mapping may be written.
+        const WRITE_SEALED = 1 << 4;
+    }
+}

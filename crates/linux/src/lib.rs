@@ -1,0 +1,34 @@
+#![doc = include_str!("../README.md")]
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod abi;
+mod advice;
+mod brk;
+mod caller;
+mod errno;
+mod lock;
+mod mincore;
+mod mmap;
+mod mprotect;
+mod mremap;
+mod msync;
+mod munmap;
+mod populate;
+mod range;
+
+pub use advice::madvise;
+pub use brk::brk;
+pub use caller::{Caller, Capability, Content, OpenFile, OpenRights};
+pub use errno::Errno;
+pub use lock::{mlock, mlock2, mlockall, munlock, munlockall};
+pub use mincore::mincore;
+pub use mmap::mmap;
+pub use mprotect::{mprotect, pkey_mprotect};
+pub use mremap::mremap;
+pub use msync::msync;
+pub use munmap::munmap;

@@ -1,0 +1,73 @@
+//! mprotect and pkey_mprotect.
+
+use foldspace::vma::VmaFlags;
+use foldspace::{AddressSpace, PageRange, VirtAddr};
+
+use crate::abi::{PROT_EXEC, PROT_GROWSDOWN, PROT_GROWSUP, PROT_READ, PROT_SEM, PROT_WRITE};
+use crate::caller::Caller;
+use crate::errno::Errno;
+use crate::range::{clipped, is_aligned, page_align};
+
+/// READ, WRITE and EXEC of a `prot` argument.
+pub(crate) fn access(prot: u64) -> VmaFlags {
+    let mut flags = VmaFlags::empty();
+    flags.set(VmaFlags::READ, prot & PROT_READ != 0);
+    flags.set(VmaFlags::WRITE, prot & PROT_WRITE != 0);
+    flags.set(VmaFlags::EXEC, prot & PROT_EXEC != 0);
+    flags
+}
+
+/// mprotect(2).
+///
+/// # Errors
+///
+/// `EINVAL`: misaligned, unknown bits, both `PROT_GROWSDOWN` and `PROT_GROWSUP`, or one of them where nothing grows that way. `ENOMEM`: a hole (what comes before it
+/// is changed), or out of memory. `EACCES`: a mapping that may not have these permissions (what comes before it is changed). `EPERM`: it is sealed.
+pub fn mprotect(caller: &impl Caller, address: u64, len: u64, prot: u64) -> Result<(), Errno> {
+    pkey_mprotect(caller, address, len, prot, -1)
+}
+
+/// pkey_mprotect(2) on a processor without protection keys: only key -1, "none", exists.
+///
+/// # Errors
+///
+/// As [`mprotect`]; `EINVAL` for any key.
+pub fn pkey_mprotect(caller: &impl Caller, address: u64, len: u64, prot: u64, key: i32) -> Result<(), Errno> {
+    // Linux's order: `do_mprotect_pkey` in mm/mprotect.c.
+    const GROWS: u64 = PROT_GROWSDOWN | PROT_GROWSUP;
+    let (grows, prot) = (prot & GROWS, prot & !GROWS);
+    if grows == GROWS || !is_aligned(address) {
+        return Err(Errno::EINVAL);
+    }
+    if len == 0 {
+        return Ok(());
+    }
+    let end = address.wrapping_add(page_align(len));
+    if end <= address {
+        return Err(Errno::ENOMEM);
+    }
+    if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM) != 0 || key != -1 {
+        return Err(Errno::EINVAL);
+    }
+    let space = caller.space();
+    let range = clipped(address, end).ok_or(Errno::ENOMEM)?;
+    let range = if grows == 0 { range } else { grown(space, range, grows)? };
+    space.protect(range, access(prot))?;
+    // Nothing is mapped above the user half.
+    if end > range.end().get() { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// The range with the rest of the first mapping in it, down to where that starts.
+fn grown(space: &AddressSpace, range: PageRange, grows: u64) -> Result<PageRange, Errno> {
+    let version = space.vmas();
+    let first = version.view().range(range).next().ok_or(Errno::ENOMEM)?;
+    if grows == PROT_GROWSUP {
+        // No area grows upwards on x86.
+        return Err(if first.start() > range.start() { Errno::ENOMEM } else { Errno::EINVAL });
+    }
+    if !first.flags.contains(VmaFlags::GROWS_DOWN) {
+        return Err(Errno::EINVAL);
+    }
+    let start: VirtAddr = first.start();
+    PageRange::new(start, range.end()).ok_or(Errno::ENOMEM)
+}
