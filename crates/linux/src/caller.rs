@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use bitflags::bitflags;
+use foldspace::backing::Reference;
 use foldspace::{AddressSpace, Object};
 
 use crate::errno::Errno;
@@ -67,6 +68,8 @@ pub enum Content {
     Object(Arc<Object>),
     /// Zeros: the same as anonymous memory (`/dev/zero`).
     Zeros,
+    /// A reference page over and over, whatever the offset (`refpage_create`).
+    Pattern(Arc<Reference>),
     /// Nothing: it cannot be mapped.
     Unmappable,
 }

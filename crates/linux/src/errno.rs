@@ -48,6 +48,14 @@ impl Errno {
     /// Like [`Errno::ERESTARTNOHAND`], but goes on where it was: the rest of a relative sleep (`restart_syscall`).
     pub const ERESTART_RESTARTBLOCK: Errno = Errno(516);
 
+    /// The error with a number; `None` unless that is in `1..4096`.
+    pub const fn new(number: u16) -> Option<Errno> {
+        match number {
+            1..4096 => Some(Errno(number)),
+            _ => None,
+        }
+    }
+
     /// The number, as in `errno`.
     pub const fn number(self) -> i32 {
         self.0 as i32

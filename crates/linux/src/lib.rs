@@ -20,6 +20,7 @@ mod msync;
 mod munmap;
 mod populate;
 mod range;
+mod refpage;
 
 pub use advice::madvise;
 pub use brk::brk;
@@ -32,3 +33,4 @@ pub use mprotect::{mprotect, pkey_mprotect};
 pub use mremap::mremap;
 pub use msync::msync;
 pub use munmap::munmap;
+pub use refpage::refpage_create;

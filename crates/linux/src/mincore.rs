@@ -1,15 +1,12 @@
 //! mincore.
 
-use foldspace::VirtAddr;
+use foldspace::{Error, PageRange, VirtAddr};
 
 use crate::caller::Caller;
 use crate::errno::Errno;
-use crate::range::{PAGE, is_aligned, is_user};
+use crate::range::{PAGE, TASK_SIZE, is_aligned, is_user};
 
-/// Pages that are answered for at a time.
-const CHUNK: u64 = PAGE;
-
-/// mincore(2). Everything that is mapped counts as in memory, since there is no swap: a page that was not touched yet needs no reading from anywhere either.
+/// mincore(2): a byte for each page, 1 if it is in memory.
 ///
 /// # Errors
 ///
@@ -26,16 +23,24 @@ pub fn mincore(caller: &impl Caller, address: u64, len: u64, vector: u64) -> Res
     if !is_user(vector, pages) {
         return Err(Errno::EFAULT);
     }
-    let ones = [1; 256];
-    let mut done = 0;
+    // An answer is given out VMA by VMA, and in parts of no more than this.
+    let mut answer = [0; PAGE as usize];
+    let (mut done, space) = (0, caller.space());
     while done < pages {
-        let at = VirtAddr(address + done * PAGE);
-        let end = caller.space().vmas().view().find(at).ok_or(Errno::ENOMEM)?.end();
-        let part = (pages - done).min(CHUNK).min((end.get() - at.get()) / PAGE).min(ones.len() as u64);
-        if caller.space().write(VirtAddr(vector + done), &ones[..part as usize]) < part as usize {
+        let part = (pages - done).min(PAGE) as usize;
+        let start = VirtAddr(address + done * PAGE);
+        let rest = PageRange::new(start, VirtAddr(TASK_SIZE)).ok_or(Errno::ENOMEM)?;
+        let answered = space.mincore(rest, &mut answer[..part]).map_err(|error| match error {
+            Error::NotMapped => Errno::ENOMEM,
+            error => error.into(),
+        })?;
+        if space.write(VirtAddr(vector + done), &answer[..answered]) < answered {
             return Err(Errno::EFAULT);
         }
-        done += part;
+        done += answered as u64;
+        if caller.is_being_killed() {
+            return Err(Errno::EINTR);
+        }
     }
     Ok(())
 }

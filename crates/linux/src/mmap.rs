@@ -13,15 +13,17 @@ use crate::errno::Errno;
 use crate::mprotect::access;
 use crate::populate::populate_mapping;
 use crate::range::{PAGE, TASK_SIZE, is_aligned, page_align};
+use crate::refpage;
 
 /// What mprotect may set.
 const MAY_ALL: VmaFlags = VmaFlags::MAY_READ.union(VmaFlags::MAY_WRITE).union(VmaFlags::MAY_EXEC);
 
-/// mmap(2). Returns the address.
+/// mmap(2), and `MAP_REFPAGE`. Returns the address.
 ///
 /// # Errors
 ///
-/// As mmap(2) says; where several apply, the one that Linux 6.18 finds first.
+/// As mmap(2) says; where several apply, the one that Linux 6.18 finds first. `MAP_REFPAGE`: `EINVAL` unless private, or with a page that is misaligned;
+/// `EFAULT`: that page cannot be read.
 pub fn mmap(
     caller: &impl Caller,
     address: u64,
@@ -34,13 +36,15 @@ pub fn mmap(
     if !is_aligned(offset) {
         return Err(Errno::EINVAL);
     }
-    let anonymous = flags & abi::MAP_ANONYMOUS != 0;
-    let huge = flags & abi::MAP_HUGETLB != 0;
+    let anonymous = flags & (abi::MAP_ANONYMOUS | abi::MAP_REFPAGE) != 0;
     let file = if anonymous { None } else { Some(caller.open_file(fd)?) };
-    let len = match (huge, anonymous) {
-        (false, _) => len,
-        (true, false) => return Err(Errno::EINVAL),
-        (true, true) => huge_len(len, flags)?,
+    let huge = huge_page(flags)?;
+    if huge.is_some() && !anonymous {
+        return Err(Errno::EINVAL);
+    }
+    let len = match huge {
+        Some(page) => len.wrapping_add(page - 1) & !(page - 1),
+        None => len,
     };
     if len == 0 {
         return Err(Errno::EINVAL);
@@ -49,27 +53,36 @@ pub fn mmap(
     if len == 0 || len > TASK_SIZE {
         return Err(Errno::ENOMEM);
     }
-    let placement = placement(caller, address, len, flags)?;
-    let mut vma = access(prot);
-    vma.set(VmaFlags::GROWS_DOWN, flags & abi::MAP_GROWSDOWN != 0);
-    vma.set(VmaFlags::NO_RESERVE, flags & abi::MAP_NORESERVE != 0);
-    let kind = match &file {
-        _ if huge => huge_pages(flags),
-        Some(file) => of_file(file, len, prot, flags, offset),
-        None => of_nothing(flags),
+    let placement = placement(caller, address, len, flags, huge.unwrap_or(PAGE))?;
+    let source = match (&file, huge) {
+        (Some(file), _) => of_file(file, len, prot, flags, offset),
+        (None, Some(_)) => of_huge_pages(len, prot, flags, offset),
+        (None, None) => of_nothing(caller, flags, offset),
     };
-    let kind = kind.or_else(|errno| {
-        caller.space().find_place(placement, len, &Backing::Anonymous)?;
-        Err(errno)
-    })?;
-    let content = file.map_or(Content::Zeros, |file| file.content);
+    let (content, mut vma) = match source {
+        Ok(source) if huge.is_none() => source,
+        refused => {
+            caller.space().find_place(placement, len, &Backing::Anonymous)?;
+            refused?;
+            return Err(no_huge_pages(caller, placement, len, offset.is_multiple_of(huge.unwrap_or(PAGE))));
+        }
+    };
+    vma |= access(prot);
+    vma.set(VmaFlags::GROWS_DOWN, flags & abi::MAP_GROWSDOWN != 0);
+    vma.set(VmaFlags::NO_RESERVE, vma.contains(VmaFlags::NO_RESERVE) || flags & abi::MAP_NORESERVE != 0);
+    // Since 6.7: a stack of huge pages would be mostly unused.
+    vma.set(VmaFlags::NO_HUGE_PAGE, flags & abi::MAP_STACK != 0);
     let (backing, page_offset) = match content {
         Content::Object(object) => (Backing::Object(object), offset / PAGE),
-        Content::Zeros if kind.contains(VmaFlags::SHARED) => (Backing::Object(caller.shared_memory(len)?), 0),
+        Content::Zeros if vma.contains(VmaFlags::SHARED) => {
+            let object = caller.shared_memory(len);
+            (Backing::Object(object.inspect_err(|_| leave_gap(caller, placement, len))?), 0)
+        }
         Content::Zeros => (Backing::Anonymous, 0),
+        Content::Pattern(reference) => (Backing::Reference(reference), 0),
         Content::Unmappable => return Err(Errno::ENODEV),
     };
-    let start = caller.space().map(MapRequest { placement, len, flags: vma | kind, backing, page_offset })?;
+    let start = caller.space().map(MapRequest { placement, len, flags: vma, backing, page_offset })?;
     let populate = flags & (abi::MAP_POPULATE | abi::MAP_NONBLOCK) == abi::MAP_POPULATE;
     if (populate || flags & abi::MAP_LOCKED != 0)
         && let Some(range) = PageRange::from_len(start, len)
@@ -79,11 +92,11 @@ pub fn mmap(
     Ok(start.get())
 }
 
-/// Where the mapping is to go, with the checks of a fixed address (`__get_unmapped_area`).
-fn placement(caller: &impl Caller, address: u64, len: u64, flags: u64) -> Result<Placement, Errno> {
+/// Where the mapping is to go, with the checks of a fixed address (`__get_unmapped_area`), which must be a multiple of `page`.
+fn placement(caller: &impl Caller, address: u64, len: u64, flags: u64, page: u64) -> Result<Placement, Errno> {
     let lowest = caller.space().memory().lowest_address();
     if flags & (abi::MAP_FIXED | abi::MAP_FIXED_NOREPLACE) == 0 {
-        // A hint too low is moved up (`round_hint_to_min`); one that leaves the user half counts for none.
+        // A hint too low is moved up (`round_hint_to_min`).
         let hint = match address & !(PAGE - 1) {
             0 => None,
             hint => Some(VirtAddr(hint).max(lowest)),
@@ -93,6 +106,13 @@ fn placement(caller: &impl Caller, address: u64, len: u64, flags: u64) -> Result
             Some(hint) => Placement::Hint(hint),
             None => Placement::Anywhere,
         });
+    }
+    if page > PAGE && !address.is_multiple_of(page) {
+        return Err(Errno::EINVAL);
+    }
+    // Linux takes such an address for the error that it looks like, before it finds it too high.
+    if let Some(errno) = u16::try_from(address.wrapping_neg()).ok().and_then(Errno::new) {
+        return Err(errno);
     }
     if address > TASK_SIZE - len {
         return Err(Errno::ENOMEM);
@@ -110,40 +130,67 @@ fn placement(caller: &impl Caller, address: u64, len: u64, flags: u64) -> Result
     })
 }
 
-/// A length in huge pages. `EINVAL`: x86 has none of that size.
-fn huge_len(len: u64, flags: u64) -> Result<u64, Errno> {
-    let shift = match flags >> abi::MAP_HUGE_SHIFT & abi::MAP_HUGE_MASK {
-        0 | 21 => 21,
-        30 => 30,
-        _ => return Err(Errno::EINVAL),
-    };
-    let mask = (1 << shift) - 1;
-    Ok(len.wrapping_add(mask) & !mask)
+/// The size of the huge pages that are wanted, if any are. `EINVAL`: x86 has none of that size.
+fn huge_page(flags: u64) -> Result<Option<u64>, Errno> {
+    if flags & abi::MAP_HUGETLB == 0 {
+        return Ok(None);
+    }
+    match flags >> abi::MAP_HUGE_SHIFT & abi::MAP_HUGE_MASK {
+        // The default.
+        0 => Ok(Some(1 << 21)),
+        shift @ (21 | 30) => Ok(Some(1 << shift)),
+        // A file is looked at before the size is.
+        _ if flags & abi::MAP_ANONYMOUS == 0 => Ok(Some(PAGE)),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The checks of huge pages: those of a file, since Linux makes one for them.
+fn of_huge_pages(len: u64, prot: u64, flags: u64, offset: u64) -> Result<(Content, VmaFlags), Errno> {
+    let rights = OpenRights::READ | OpenRights::WRITE | OpenRights::EXECUTE;
+    of_file(&OpenFile { content: Content::Zeros, rights, max_len: i64::MAX as u64 }, len, prot, flags, offset)
 }
 
 /// Huge pages come from a pool, and it is empty, as on a Linux that nobody configured.
-fn huge_pages(flags: u64) -> Result<VmaFlags, Errno> {
-    match flags & abi::MAP_TYPE {
-        abi::MAP_SHARED | abi::MAP_PRIVATE if flags & abi::MAP_GROWSDOWN != 0 => Err(Errno::EINVAL),
-        abi::MAP_SHARED | abi::MAP_PRIVATE | abi::MAP_SHARED_VALIDATE => Err(Errno::ENOMEM),
-        _ => Err(Errno::EINVAL),
+fn no_huge_pages(caller: &impl Caller, placement: Placement, len: u64, aligned: bool) -> Errno {
+    leave_gap(caller, placement, len);
+    if aligned { Errno::ENOMEM } else { Errno::EINVAL }
+}
+
+/// What Linux leaves of the old mappings if it finds out only while making the new one that it cannot (`vms_abort_munmap_vmas` in mm/vma.h):
+/// nothing.
+fn leave_gap(caller: &impl Caller, placement: Placement, len: u64) {
+    if let Placement::Fixed(start) = placement
+        && let Some(range) = PageRange::from_len(start, len)
+    {
+        // Refused: then the old mappings stay, for lack of memory for it.
+        let _ = caller.space().unmap(range);
     }
 }
 
-/// The flags of a mapping of no file.
-fn of_nothing(flags: u64) -> Result<VmaFlags, Errno> {
+/// What a mapping of no file shows, and its flags.
+fn of_nothing(caller: &impl Caller, flags: u64, offset: u64) -> Result<(Content, VmaFlags), Errno> {
     let grows = flags & abi::MAP_GROWSDOWN != 0;
-    match flags & abi::MAP_TYPE {
-        abi::MAP_PRIVATE => Ok(MAY_ALL),
-        abi::MAP_SHARED if !grows => Ok(MAY_ALL | VmaFlags::SHARED),
-        // Memory that may be dropped under pressure: never dropping it is allowed.
-        abi::MAP_DROPPABLE if !grows && flags & abi::MAP_LOCKED == 0 => Ok(MAY_ALL),
-        _ => Err(Errno::EINVAL),
+    let kind = flags & abi::MAP_TYPE;
+    if flags & abi::MAP_REFPAGE != 0 {
+        return match kind {
+            abi::MAP_PRIVATE if !grows => Ok((Content::Pattern(refpage::page_at(caller, offset)?), MAY_ALL)),
+            _ => Err(Errno::EINVAL),
+        };
     }
+    let kind = match kind {
+        abi::MAP_PRIVATE => VmaFlags::empty(),
+        abi::MAP_SHARED if !grows => VmaFlags::SHARED,
+        abi::MAP_DROPPABLE if !grows && flags & abi::MAP_LOCKED == 0 => {
+            VmaFlags::DROPPABLE | VmaFlags::NO_RESERVE | VmaFlags::WIPE_ON_FORK | VmaFlags::DONT_DUMP
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok((Content::Zeros, MAY_ALL | kind))
 }
 
-/// The flags of a mapping of a file.
-fn of_file(file: &OpenFile, len: u64, prot: u64, flags: u64, offset: u64) -> Result<VmaFlags, Errno> {
+/// What a mapping of a file shows, and its flags.
+fn of_file(file: &OpenFile, len: u64, prot: u64, flags: u64, offset: u64) -> Result<(Content, VmaFlags), Errno> {
     let has = |right| file.rights.contains(right);
     if len > file.max_len || offset / PAGE > (file.max_len - len) / PAGE {
         return Err(Errno::EOVERFLOW);
@@ -157,31 +204,32 @@ fn of_file(file: &OpenFile, len: u64, prot: u64, flags: u64, offset: u64) -> Res
         abi::MAP_PRIVATE => false,
         _ => return Err(Errno::EINVAL),
     };
-    if shared && has(OpenRights::WRITE) && has(OpenRights::APPEND_ONLY) {
+    let writes = shared && prot & abi::PROT_WRITE != 0;
+    if writes && !has(OpenRights::WRITE)
+        || shared && has(OpenRights::WRITE | OpenRights::APPEND_ONLY)
+        || !has(OpenRights::READ)
+    {
         return Err(Errno::EACCES);
     }
-    if shared && prot & abi::PROT_WRITE != 0 && !has(OpenRights::WRITE) || !has(OpenRights::READ) {
-        return Err(Errno::EACCES);
-    }
-    let mut may = MAY_ALL;
+    let mut vma = MAY_ALL;
     if !has(OpenRights::EXECUTE) {
         if prot & abi::PROT_EXEC != 0 {
             return Err(Errno::EPERM);
         }
-        may.remove(VmaFlags::MAY_EXEC);
+        vma.remove(VmaFlags::MAY_EXEC);
     }
     if matches!(file.content, Content::Unmappable) {
         return Err(Errno::ENODEV);
     }
-    if flags & abi::MAP_GROWSDOWN != 0 {
+    if flags & abi::MAP_GROWSDOWN != 0 || shared && matches!(file.content, Content::Pattern(_)) {
         return Err(Errno::EINVAL);
     }
     if shared {
-        may |= VmaFlags::SHARED;
-        if has(OpenRights::WRITE_SEALED) && prot & abi::PROT_WRITE != 0 {
+        if writes && has(OpenRights::WRITE_SEALED) {
             return Err(Errno::EPERM);
         }
-        may.set(VmaFlags::MAY_WRITE, has(OpenRights::WRITE) && !has(OpenRights::WRITE_SEALED));
+        vma |= VmaFlags::SHARED;
+        vma.set(VmaFlags::MAY_WRITE, has(OpenRights::WRITE) && !has(OpenRights::WRITE_SEALED));
     }
-    Ok(may)
+    Ok((file.content.clone(), vma))
 }
