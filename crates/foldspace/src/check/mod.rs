@@ -85,12 +85,13 @@ impl Memory {
         Entry::from_bits(self.entries(table)[index.get()].load(core::sync::atomic::Ordering::SeqCst))
     }
 
+    /// What is not empty.
     fn user_entries(&self, table: Frame, level: Level) -> impl Iterator<Item = (Index, Entry)> + '_ {
         let used = if level == Level::L4 { ENTRIES / 2 } else { ENTRIES };
         Index::all()
             .take(used)
             .map(move |index| (index, self.entry(table, index)))
-            .filter(|(_, entry)| entry.is_present())
+            .filter(|(_, entry)| !entry.is_empty())
     }
 
     fn reach(&self, table: Frame, level: Level, reached: &mut Reached) -> Verdict {
@@ -104,6 +105,11 @@ impl Memory {
         let mut units = 0;
         for (index, entry) in self.user_entries(table, level) {
             units += entry.unit(level);
+            if !entry.is_present() {
+                let bits = entry.bits();
+                ensure!(entry.is_guard() && level == Level::L1, "{table:?}[{index:?}] ({level:?}) holds {bits:#x}");
+                continue;
+            }
             if entry.is_reference() {
                 // Of which reference, the VMAs say: see the views.
                 let kind = self.record(entry.frame()).kind();

@@ -115,14 +115,14 @@ impl Home {
     }
 }
 
-/// Present entries of a table, by what they refer to. Each at most 512: ten bits.
+/// Entries of a table that are not empty, by what they refer to. Each at most 512: ten bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     /// Private anonymous frames.
     pub(crate) anon: u32,
     /// Frames of objects.
     pub(crate) object: u32,
-    /// Tables, and whatever is not counted (reference frames and tables).
+    /// Tables, and whatever is not counted (reference frames and tables, guard markers).
     pub(crate) other: u32,
 }
 

@@ -24,14 +24,29 @@ pub struct PagemapEntry(pub u64);
 impl PagemapEntry {
     /// Mapped once: by one address space at one address.
     pub const EXCLUSIVE: u64 = 1 << 56;
+    /// A guard.
+    pub const GUARD: u64 = 1 << 58;
     /// A page of a file, or of shared anonymous memory.
     pub const FILE: u64 = 1 << 61;
+    /// Not in memory and not empty either: here, only guards.
+    pub const SWAPPED: u64 = 1 << 62;
     /// In memory. Zero and reference pages are.
     pub const PRESENT: u64 = 1 << 63;
 
     /// The frame number, or zero.
     pub const fn frame(self) -> u64 {
         self.0 & ((1 << 55) - 1)
+    }
+
+    /// What Linux shows in place of a guard's frame number: its swap entry, of type 31 (`SWP_PTE_MARKER`) and offset 4 (`PTE_MARKER_GUARD`).
+    const MARKER: u64 = 31 | 4 << 5;
+
+    fn guard(numbers: FrameNumbers) -> PagemapEntry {
+        let marker = PagemapEntry(PagemapEntry::SWAPPED | PagemapEntry::GUARD);
+        match numbers {
+            FrameNumbers::Hidden => marker,
+            FrameNumbers::Shown => PagemapEntry(marker.0 | PagemapEntry::MARKER),
+        }
     }
 
     fn present(frame: Frame, numbers: FrameNumbers) -> PagemapEntry {
@@ -83,6 +98,9 @@ fn is_page(entry: Entry) -> bool {
 
 /// All but how often the page is mapped.
 fn describe(entry: Entry, numbers: FrameNumbers) -> PagemapEntry {
+    if entry.is_guard() {
+        return PagemapEntry::guard(numbers);
+    }
     if !entry.is_present() {
         return PagemapEntry::default();
     }

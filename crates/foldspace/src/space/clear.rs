@@ -14,6 +14,7 @@ impl AddressSpace {
         let guard = self.memory.pin();
         let _layout = self.writer.lock();
         self.vmas.clear(&guard);
+        self.has_guards.store(false, Ordering::Relaxed);
         let mut garbage = Garbage::new();
         while self.give_up_user_half(&mut garbage) {
             garbage.settle(&self.memory, self.id, Flush::All);

@@ -1,5 +1,7 @@
 //! madvise(MADV_DONTNEED): content goes, the mapping stays.
 
+use crossbeam_epoch::Guard;
+
 use super::{AddressSpace, retry_after_reclaim};
 use crate::addr::PageRange;
 use crate::error::{Error, Result};
@@ -8,7 +10,8 @@ use crate::table::Touch;
 use crate::vma::VmaFlags;
 
 impl AddressSpace {
-    /// Drops the pages of `range`: private memory reads as zeros (or as the object) afterwards, shared memory as the object still has it.
+    /// Drops the pages of `range`: private memory reads as zeros (or as its backing) afterwards, shared memory as the object still has it.
+    /// Guards stay.
     /// Whole subtrees go at once; those that others share are only let go of.
     ///
     /// # Errors
@@ -27,15 +30,22 @@ impl AddressSpace {
                 if vma.flags.contains(VmaFlags::LOCKED) {
                     return Err(Error::AccessDenied);
                 }
-                let mut garbage = Garbage::new();
-                let owned = self.tables().own_range(part, Touch::Edges, &mut garbage);
-                if owned.is_ok() {
-                    self.tables().clear_range(part, &mut garbage, &|_| true);
-                }
-                self.finish(&mut garbage, guard, part);
-                owned?;
+                self.discard_part(guard, part)?;
             }
             if holes || reached < range.end() { Err(Error::NotMapped) } else { Ok(()) }
         })
+    }
+
+    /// Drops what is present in `part`, all of it mapped; guards stay. The caller holds the writers' lock.
+    pub(super) fn discard_part(&self, guard: &Guard, part: PageRange) -> Result<()> {
+        let may_have_guards = self.may_have_guards();
+        let touch = if may_have_guards { Touch::EdgesAndGuards } else { Touch::Edges };
+        let mut garbage = Garbage::new();
+        let owned = self.tables().own_range(part, touch, &mut garbage);
+        if owned.is_ok() {
+            self.tables().clear_pages(part, &mut garbage, may_have_guards);
+        }
+        self.finish(&mut garbage, guard, part);
+        owned
     }
 }

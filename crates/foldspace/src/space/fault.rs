@@ -143,6 +143,9 @@ impl AddressSpace {
             let allowed = leaf.rights.user() && (access != Access::Execute || leaf.rights.execute());
             return Ok(if allowed && !self.in_change.contains(addr) { Attempt::Done } else { Attempt::Again });
         }
+        if leaf.entry.is_guard() {
+            return Err(Fault::NotMapped);
+        }
         let mut garbage = Garbage::new();
         let attempt = match &vma.backing {
             Backing::Anonymous => self.link_reference(version, vma, addr, self.memory.zero(), &leaf, &mut garbage),
@@ -178,7 +181,7 @@ impl AddressSpace {
         let mut supply = Supply::on_demand(memory);
         let mut table = self.tables().own(addr, level, &mut supply, garbage).map_err(out_of_memory)?;
         let index = addr.index(level);
-        if !self.still_holds(version, addr) || table.entry(index).is_present() {
+        if !self.still_holds(version, addr) || !table.entry(index).is_empty() {
             return Ok(Attempt::Again);
         }
         let link = Entry::reference(reference.at(level)).with(no_execute(vma.flags));
@@ -209,6 +212,8 @@ impl AddressSpace {
         if entry.is_present() {
             // Perhaps a page that the object has dropped since: whoever mapped it keeps it.
             table.change(index, write, 0);
+        } else if entry.is_guard() {
+            return Ok(Attempt::Again);
         } else {
             // The object may have dropped the page since we asked: what it holds now decides.
             if object.resident(page_of(vma, addr)) != Some(frame) {
@@ -230,6 +235,9 @@ impl AddressSpace {
     ) -> Result<Attempt, Fault> {
         let mut garbage = Garbage::new();
         let attempt = match &vma.backing {
+            Backing::Object(_) if vma.flags.contains(VmaFlags::SHARED) && self.tables().is_guarded(addr) => {
+                Err(Fault::NotMapped)
+            }
             Backing::Object(object) if vma.flags.contains(VmaFlags::SHARED) => {
                 self.install_object(version, vma, object, addr, &mut garbage, Access::Write)
             }
@@ -293,8 +301,13 @@ impl AddressSpace {
     /// What a private page at `addr` starts from when `entry` is there now.
     #[inline]
     fn start_of(&self, vma: &Vma, addr: VirtAddr, entry: Entry) -> Result<Start, Fault> {
-        if entry.is_present() && !entry.is_reference() {
-            return Ok(Start::Copy(entry.frame()));
+        if !entry.is_empty() {
+            if entry.is_guard() {
+                return Err(Fault::NotMapped);
+            }
+            if !entry.is_reference() {
+                return Ok(Start::Copy(entry.frame()));
+            }
         }
         match &vma.backing {
             Backing::Anonymous => Ok(Start::Zeros),

@@ -1,6 +1,7 @@
 //! fork: the child links what the parent links.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use crossbeam_epoch::Guard;
 
@@ -55,6 +56,7 @@ impl AddressSpace {
             return Err(error);
         }
         let child = AddressSpace::from_parts(&self.memory, root, self.vmas.hold(guard), *layout, mode);
+        child.has_guards.store(self.may_have_guards(), Ordering::Relaxed);
         // The parent's processors may remember that they could write.
         self.memory.platform().shootdown(self.id, Flush::All);
         self.in_change.end();

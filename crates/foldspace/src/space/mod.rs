@@ -21,6 +21,7 @@ mod discard;
 mod fault;
 mod fork;
 mod free;
+mod guard;
 mod map;
 mod mincore;
 mod place;
@@ -32,7 +33,7 @@ mod unmap;
 mod usage;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_epoch::Guard;
 use spin::Mutex;
@@ -65,6 +66,8 @@ pub struct AddressSpace {
     writer: Mutex<Layout>,
     in_change: InChange,
     fork_mode: AtomicU8,
+    /// Whether guards were ever put into these tables: discarding looks for them then.
+    has_guards: AtomicBool,
     /// Largest number of mapped pages so far.
     mapped_peak: AtomicU64,
     /// Largest number of resident pages that anyone has asked for so far.
@@ -99,6 +102,7 @@ impl AddressSpace {
             writer: Mutex::new(layout),
             in_change: InChange::default(),
             fork_mode: AtomicU8::new(mode as u8),
+            has_guards: AtomicBool::new(false),
             mapped_peak: AtomicU64::new(mapped),
             resident_peak: AtomicU64::new(0),
         }

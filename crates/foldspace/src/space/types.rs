@@ -98,7 +98,7 @@ pub enum Access {
 /// Why a fault could not be resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// No VMA there (SIGSEGV, SEGV_MAPERR).
+    /// No VMA there, or a guard (SIGSEGV, SEGV_MAPERR).
     NotMapped,
     /// The VMA does not allow it (SIGSEGV, SEGV_ACCERR).
     AccessDenied,

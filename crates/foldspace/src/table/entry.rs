@@ -11,6 +11,9 @@ pub(crate) struct Entry(u64);
 impl Entry {
     /// An empty slot.
     pub(crate) const NONE: Entry = Entry(0);
+    /// A guard marker: nothing may be accessed here, whatever the VMA allows. A reference to nothing: it is copied with its table and counted
+    /// like any reference, and no frame knows of it. In last-level tables only.
+    pub(crate) const GUARD: Entry = Entry(Entry::REFERENCE | Entry::MARKER);
 
     pub(crate) const PRESENT: u64 = 1;
     pub(crate) const WRITE: u64 = 1 << 1;
@@ -22,6 +25,8 @@ impl Entry {
     pub(crate) const REFERENCE: u64 = 1 << 9;
     /// Ours: a frame of an object.
     pub(crate) const OBJECT: u64 = 1 << 10;
+    /// Ours: what makes a guard marker of a reference that is not present.
+    const MARKER: u64 = 1 << 11;
     pub(crate) const NO_EXECUTE: u64 = 1 << 63;
     const FRAME: u64 = 0x000f_ffff_ffff_f000;
 
@@ -49,6 +54,13 @@ impl Entry {
         Entry::new(frame, Entry::USER | Entry::REFERENCE | Entry::ACCESSED)
     }
 
+    /// Whether the slot holds nothing at all.
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    pub(crate) const fn is_guard(self) -> bool {
+        self.0 == Entry::GUARD.0
+    }
     pub(crate) const fn is_present(self) -> bool {
         self.0 & Entry::PRESENT != 0
     }
@@ -92,7 +104,7 @@ impl Entry {
         const ANON: u32 = Counts { anon: 1, object: 0, other: 0 }.pack();
         const OBJECT: u32 = Counts { anon: 0, object: 1, other: 0 }.pack();
         const OTHER: u32 = Counts { anon: 0, object: 0, other: 1 }.pack();
-        if !self.is_present() {
+        if self.is_empty() {
             0
         } else if self.is_reference() || !matches!(level, Level::L1) {
             OTHER

@@ -28,6 +28,10 @@ impl<'m> Exclusive<'m> {
         Exclusive { memory, table, level }
     }
 
+    pub(crate) fn memory(&self) -> &'m Memory {
+        self.memory
+    }
+
     pub(crate) fn table(&self) -> Frame {
         self.table
     }
@@ -45,7 +49,7 @@ impl<'m> Exclusive<'m> {
         Entry::from_bits(self.memory.entries(self.table)[index.get()].load(Ordering::Relaxed))
     }
 
-    /// Whether no entry is present.
+    /// Whether every slot is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.memory.record(self.table).counts().is_empty()
     }

@@ -9,6 +9,7 @@
 
 mod entry;
 mod exclusive;
+mod guards;
 mod path;
 mod range;
 mod release;

@@ -238,19 +238,19 @@ impl<'m> Root<'m> {
         leaf.own && range.start().get() / span == (range.end().get() - 1) / span
     }
 
-    /// Whether nothing is present in `range` and nothing that holds it is shared: asked of the table where the walk ends, under its
+    /// Whether there is nothing in `range`, not even a guard, and nothing that holds it is shared: asked of the table where the walk ends, under its
     /// lock. May say no for a yes.
     #[inline]
     pub(super) fn has_nothing(&self, range: PageRange) -> bool {
         let leaf = self.look(range.start());
         let span = leaf.level.entry_span();
-        if leaf.entry.is_present() || range.start().get() / span != (range.end().get() - 1) / span {
+        if !leaf.entry.is_empty() || range.start().get() / span != (range.end().get() - 1) / span {
             return false;
         }
         // The look alone may have seen a table that was being dropped, empty already.
         let table = self.linked(range.start(), leaf.level);
         let locked = table.and_then(|table| self.lock_if_linked(table, range.start(), leaf.level));
-        locked.is_some_and(|table| !table.entry(range.start().index(leaf.level)).is_present())
+        locked.is_some_and(|table| table.entry(range.start().index(leaf.level)).is_empty())
     }
 
     /// Locks the root, which is always ours.

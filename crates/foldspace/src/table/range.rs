@@ -20,17 +20,23 @@ pub(crate) enum Touch {
     Upper,
     /// As `All`, but reference tables stay linked, since only entries of pages change.
     Pages,
+    /// As `Edges`, and those with guards in the range: whatever else is in there goes, and they stay.
+    EdgesAndGuards,
+    /// Those with guards in the range.
+    Guards,
+    /// All down to the last level, made where there are none.
+    Every,
 }
 
 /// A part of a range below one entry.
-struct Part {
-    index: Index,
-    range: PageRange,
-    whole: bool,
+pub(super) struct Part {
+    pub(super) index: Index,
+    pub(super) range: PageRange,
+    pub(super) whole: bool,
 }
 
 /// The entries of the table of `level` that holds `range` (which lies in one such table), with what of the range is below each.
-fn parts(range: PageRange, level: Level) -> impl Iterator<Item = Part> {
+pub(super) fn parts(range: PageRange, level: Level) -> impl Iterator<Item = Part> {
     let span = level.entry_span();
     let first = range.start().get() & !(span - 1);
     (0..).map(move |n| first + n * span).take_while(move |at| *at < range.end().get()).filter_map(move |at| {
@@ -43,14 +49,19 @@ fn parts(range: PageRange, level: Level) -> impl Iterator<Item = Part> {
 
 impl Touch {
     /// Whether the table below `entry`, of which `part` is touched, must be exclusive.
-    fn includes(self, entry: Entry, part: &Part, level: Level) -> bool {
-        entry.is_present()
-            && match self {
-                Touch::Edges => !part.whole,
-                Touch::All => !(part.whole && entry.is_reference()),
-                Touch::Upper => !entry.is_reference() && level > Level::L2,
-                Touch::Pages => !entry.is_reference(),
-            }
+    fn includes(self, memory: &Memory, entry: Entry, part: &Part, level: Level) -> bool {
+        if !entry.is_present() {
+            return self == Touch::Every;
+        }
+        match self {
+            Touch::Edges => !part.whole,
+            Touch::All => !(part.whole && entry.is_reference()),
+            Touch::Upper => !entry.is_reference() && level > Level::L2,
+            Touch::Pages => !entry.is_reference(),
+            Touch::EdgesAndGuards => !part.whole || memory.has_guards(entry, level, part.range),
+            Touch::Guards => memory.has_guards(entry, level, part.range),
+            Touch::Every => true,
+        }
     }
 }
 
@@ -62,11 +73,14 @@ impl<'m> Root<'m> {
     /// Out of memory; then nothing has been copied.
     #[inline]
     pub(crate) fn own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
-        if self.is_own_below(range) { Ok(()) } else { self.make_own_range(range, touch, garbage) }
+        if touch != Touch::Every && self.is_own_below(range) {
+            return Ok(());
+        }
+        self.make_own_range(range, touch, garbage)
     }
 
     fn make_own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
-        let needed = self.count_shared(self.frame, Level::L4, range, touch, false);
+        let needed = self.count_shared(Some(self.frame), Level::L4, range, touch, false);
         let mut supply = Supply::reserve(self.memory, needed)?;
         let mut rest = Some(range);
         while let Some(range) = rest {
@@ -79,27 +93,46 @@ impl<'m> Root<'m> {
         Ok(())
     }
 
-    /// Tables that [`Root::own_range`] must copy.
-    fn count_shared(&self, table: Frame, level: Level, range: PageRange, touch: Touch, shared_above: bool) -> u64 {
+    /// Tables that [`Root::own_range`] must copy, or make. `None`: of a table that is yet to be made.
+    fn count_shared(
+        &self,
+        table: Option<Frame>,
+        level: Level,
+        range: PageRange,
+        touch: Touch,
+        shared_above: bool,
+    ) -> u64 {
         let Some(below) = level.below() else { return 0 };
         let mut count = 0;
         for part in parts(range, level) {
-            let entry = self.load(table, part.index);
-            if !touch.includes(entry, &part, level) {
+            let entry = table.map_or(Entry::NONE, |table| self.load(table, part.index));
+            if !touch.includes(self.memory, entry, &part, level) {
                 continue;
             }
-            let shared = shared_above || entry.is_reference() || self.memory.record(entry.frame()).refs() > 1;
-            count += shared as u64 + self.count_shared(entry.frame(), below, part.range, touch, shared);
+            let table = entry.is_present().then(|| entry.frame());
+            let is_ours = |table: Frame| !entry.is_reference() && self.memory.record(table).refs() == 1;
+            let shared = shared_above || !table.is_some_and(is_ours);
+            count += shared as u64 + self.count_shared(table, below, part.range, touch, shared);
         }
         count
     }
 
-    /// Takes out everything that is present in `range`, whose edges are exclusive. Tables that become empty go too, unless `keep` says
-    /// that something is still mapped in their span.
+    /// Takes everything out of `range`, whose edges are exclusive. Tables that become empty go too, unless `keep` says that something is
+    /// still mapped in their span.
     pub(crate) fn clear_range(&self, range: PageRange, garbage: &mut Garbage, keep: &dyn Fn(PageRange) -> bool) {
+        self.clear_all_but(range, garbage, &Spare { tables: keep, guards: false });
+    }
+
+    /// Takes the pages out of `range`, whose edges are exclusive, but no guards. `may_have_guards`: then the tables that have some are exclusive
+    /// too ([`Touch::EdgesAndGuards`]).
+    pub(crate) fn clear_pages(&self, range: PageRange, garbage: &mut Garbage, may_have_guards: bool) {
+        self.clear_all_but(range, garbage, &Spare { tables: &|_| true, guards: may_have_guards });
+    }
+
+    fn clear_all_but(&self, range: PageRange, garbage: &mut Garbage, spare: &Spare<'_>) {
         let mut rest = Some(range);
         while let Some(range) = rest {
-            let full_at = self.clear_some(range, garbage, keep);
+            let full_at = self.clear_some(range, garbage, spare);
             rest = full_at.and_then(|at| PageRange::new(at, range.end()));
             if rest.is_some() {
                 garbage.settle(self.memory, self.space, Flush::Range(range));
@@ -108,25 +141,20 @@ impl<'m> Root<'m> {
     }
 
     /// As much of [`Root::clear_range`] as can be given up before a shootdown; where to go on, if that was not all.
-    fn clear_some(
-        &self,
-        range: PageRange,
-        garbage: &mut Garbage,
-        keep: &dyn Fn(PageRange) -> bool,
-    ) -> Option<VirtAddr> {
+    fn clear_some(&self, range: PageRange, garbage: &mut Garbage, spare: &Spare<'_>) -> Option<VirtAddr> {
         if let Some(mut table) = self.lock_only_table(range) {
-            let full_at = clear_below(self.memory, &mut table, range, garbage, keep);
+            let full_at = clear_below(self.memory, &mut table, range, garbage, spare);
             if full_at.is_some() {
                 return full_at;
             }
             let start = VirtAddr(range.start().get() & !(Level::L1.table_span() - 1));
-            if !table.is_empty() || PageRange::from_len(start, Level::L1.table_span()).is_some_and(keep) {
+            if !table.is_empty() || PageRange::from_len(start, Level::L1.table_span()).is_some_and(spare.tables) {
                 return None;
             }
         } else if self.has_nothing(range) {
             return None;
         }
-        clear_below(self.memory, &mut self.lock(), range, garbage, keep)
+        clear_below(self.memory, &mut self.lock(), range, garbage, spare)
     }
 
     /// Calls `change` for each page present in `range`, zero and reference pages left out, whose table is exclusive; what is below a shared table
@@ -162,6 +190,14 @@ impl<'m> Root<'m> {
     }
 }
 
+/// What stays in a range that is cleared.
+struct Spare<'a> {
+    /// Whether a table of this span stays even if nothing is left in it.
+    tables: &'a dyn Fn(PageRange) -> bool,
+    /// Whether guards stay, and the tables that have some.
+    guards: bool,
+}
+
 /// `Some(address)`: no more can be given up before a shootdown; go on there afterwards.
 fn own_below<'m>(
     table: &mut Exclusive<'m>,
@@ -175,7 +211,7 @@ fn own_below<'m>(
         return Ok(None);
     }
     for part in parts(range, level) {
-        if touch.includes(table.entry(part.index), &part, level) {
+        if touch.includes(table.memory(), table.entry(part.index), &part, level) {
             if garbage.is_full() {
                 return Ok(Some(part.range.start()));
             }
@@ -196,26 +232,29 @@ fn clear_below(
     table: &mut Exclusive<'_>,
     range: PageRange,
     garbage: &mut Garbage,
-    keep: &dyn Fn(PageRange) -> bool,
+    spare: &Spare<'_>,
 ) -> Option<VirtAddr> {
     let level = table.level();
     for part in parts(range, level) {
         let entry = table.entry(part.index);
         if !entry.is_present() {
+            if entry.is_guard() && !spare.guards {
+                table.put(part.index, Entry::NONE);
+            }
             continue;
         }
         if garbage.is_full() {
             return Some(part.range.start());
         }
-        if !part.whole
+        if (!part.whole || spare.guards && memory.has_guards(entry, level, part.range))
             && let Some(mut child) = table.child(part.index)
         {
-            let full_at = clear_below(memory, &mut child, part.range, garbage, keep);
+            let full_at = clear_below(memory, &mut child, part.range, garbage, spare);
             if full_at.is_some() {
                 return full_at;
             }
             let span = VirtAddr(part.range.start().get() & !(level.entry_span() - 1));
-            if !child.is_empty() || PageRange::from_len(span, level.entry_span()).is_some_and(keep) {
+            if !child.is_empty() || PageRange::from_len(span, level.entry_span()).is_some_and(spare.tables) {
                 continue;
             }
             if garbage.is_full() {

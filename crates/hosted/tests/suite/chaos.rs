@@ -68,7 +68,8 @@ impl Thread<'_> {
                 let (range, access) = (self.range(), self.access());
                 whatever(space.protect(range, access));
             }
-            12 | 13 => whatever(space.discard(self.range())),
+            12 => whatever(space.discard(self.range())),
+            13 => self.guard(&space),
             14 => whatever(space.brk(VirtAddr(Layouts::process().start_brk.get() + self.dice.roll(20) * 1000))),
             15 => self.fork(&space),
             16 => self.exit(),
@@ -114,6 +115,16 @@ impl Thread<'_> {
         }
         let (placement, page_offset) = (Placement::Fixed(range.start()), self.dice.roll(4));
         whatever(space.map(MapRequest { placement, len: range.len(), flags, backing, page_offset }));
+    }
+
+    fn guard(&mut self, space: &AddressSpace) {
+        let range = self.range();
+        // A GiB of them would take half of the memory.
+        match self.dice.roll(3) {
+            0 if range.pages() <= 512 => whatever(space.guard_install(range)),
+            0 | 1 => whatever(space.guard_remove(range)),
+            _ => whatever(space.discard(range)),
+        }
     }
 
     fn fork(&mut self, space: &AddressSpace) {

@@ -4,6 +4,7 @@ mod chaos;
 mod checker;
 mod cost;
 mod frames;
+mod guards;
 mod interleave;
 mod isolation;
 mod life;

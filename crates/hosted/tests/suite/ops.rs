@@ -91,6 +91,9 @@ pub enum Op {
     Pageout(Pick, Place, Len),
     /// At most nine pages, for loads or for stores.
     Populate(Pick, Place, u8, Access),
+    /// Puts guards; never over more than a few tables, for each takes memory.
+    GuardInstall(Pick, Place, Len),
+    GuardRemove(Pick, Place, Len),
     ProtectArea(Pick, Pick, VmaFlags),
     Brk(Pick, i16),
     Load(Pick, By, Place, Span),
@@ -223,6 +226,8 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Pageout(s, at, len)),
         1 => (p(), place(), 1u8..9).prop_map(|(s, at, len)| Op::Populate(s, at, len, Access::Read)),
         1 => (p(), place(), 1u8..9).prop_map(|(s, at, len)| Op::Populate(s, at, len, Access::Write)),
+        2 => (p(), place(), len()).prop_map(|(s, at, len)| Op::GuardInstall(s, at, len)),
+        1 => (p(), place(), len()).prop_map(|(s, at, len)| Op::GuardRemove(s, at, len)),
         2 => (p(), p(), access()).prop_map(|(s, area, access)| Op::ProtectArea(s, area, access)),
         2 => (p(), any::<i16>()).prop_map(|(s, by)| Op::Brk(s, by)),
         8 => (p(), by(), place(), span()).prop_map(|(s, by, at, span)| Op::Load(s, by, at, span)),

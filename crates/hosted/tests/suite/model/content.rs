@@ -157,6 +157,9 @@ impl Model {
         if !allowed {
             return Err(Fault::AccessDenied);
         }
+        if self.spaces[space].guards.contains(&page) {
+            return Err(Fault::NotMapped);
+        }
         if let Content::Object(object) = area.content {
             let own = self.spaces[space].private.contains_key(&page);
             if !own && area.offset + (page - start) >= self.objects[object].len.div_ceil(PAGE) {

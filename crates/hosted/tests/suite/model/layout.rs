@@ -18,7 +18,13 @@ pub const GUARD_GAP: Page = 256;
 
 impl ModelSpace {
     pub fn new(layout: Layout) -> ModelSpace {
-        ModelSpace { layout, areas: Default::default(), private: Default::default(), lazy: Default::default() }
+        ModelSpace {
+            layout,
+            areas: Default::default(),
+            private: Default::default(),
+            lazy: Default::default(),
+            guards: Default::default(),
+        }
     }
 
     /// The area that covers a page.
@@ -53,6 +59,7 @@ impl ModelSpace {
             }
         }
         self.private.retain(|page, _| !(start..end).contains(page));
+        self.guards.retain(|page| !(start..end).contains(page));
     }
 
     pub(super) fn overlapping(&self, start: Page, end: Page) -> Vec<(Page, Area)> {
@@ -213,9 +220,9 @@ impl ModelSpace {
         if outcome.is_ok() && at < end {
             outcome = Err(Error::NotMapped);
         }
-        let contents = self.private.clone();
+        let (contents, guards) = (self.private.clone(), self.guards.clone());
         self.carve(start, at);
-        self.private = contents;
+        (self.private, self.guards) = (contents, guards);
         self.areas.extend(changed);
         self.merge_neighbours();
         outcome

@@ -47,6 +47,22 @@ impl ModelSpace {
         }
         outcome
     }
+
+    /// madvise(MADV_GUARD_INSTALL).
+    pub fn guard_install(&mut self, start: Page, end: Page) -> Result<(), Error> {
+        let (parts, outcome) = self.parts(start, end, |_| true);
+        for (start, end) in parts {
+            self.private.retain(|page, _| !(start..end).contains(page));
+            self.guards.extend(start..end);
+        }
+        outcome
+    }
+
+    /// madvise(MADV_GUARD_REMOVE).
+    pub fn guard_remove(&mut self, start: Page, end: Page) -> Result<(), Error> {
+        self.guards.retain(|page| !(start..end).contains(page));
+        if (start..end).all(|page| self.area(page).is_some()) { Ok(()) } else { Err(Error::NotMapped) }
+    }
 }
 
 impl Model {
@@ -57,6 +73,9 @@ impl Model {
             let Some((from, area)) = self.spaces[space].area(page) else { return Err(PopulateError::NotMapped) };
             if !area.flags.contains(needed) {
                 return Err(PopulateError::AccessDenied);
+            }
+            if self.spaces[space].guards.contains(&page) {
+                return Err(PopulateError::Faulted(Fault::NotMapped));
             }
             let own = self.spaces[space].private.contains_key(&page);
             if let Content::Object(object) = area.content

@@ -53,6 +53,8 @@ pub struct ModelSpace {
     pub private: BTreeMap<Page, Vec<u8>>,
     /// Pages that were freed lazily, and not stored to since. Says nothing of pages that are not in `private`.
     pub lazy: BTreeSet<Page>,
+    /// Pages that nobody may access.
+    pub guards: BTreeSet<Page>,
 }
 
 /// All address spaces and objects.
@@ -74,6 +76,7 @@ impl Model {
                 child.carve(start, area.end);
             } else if area.flags.contains(VmaFlags::WIPE_ON_FORK) {
                 child.private.retain(|page, _| !(start..area.end).contains(page));
+                child.guards.retain(|page| !(start..area.end).contains(page));
             }
         }
         for area in child.areas.values_mut() {

@@ -10,7 +10,11 @@ use crate::sizes::Shown;
 
 impl World {
     /// Advice to a space: what it says, after as many attempts as it takes. What came before a failure for want of memory is done.
-    fn advise(&self, space: usize, advice: impl Fn(&AddressSpace) -> Result<(), Error>) -> Result<(), Error> {
+    pub(super) fn advise(
+        &self,
+        space: usize,
+        advice: impl Fn(&AddressSpace) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         self.attempt(|world| match advice(&world.spaces[space]) {
             Err(Error::OutOfMemory) => Attempt::NoMemoryAfterPart,
             outcome => Attempt::Over(outcome),
@@ -88,6 +92,24 @@ impl World {
         }
         for page in start..end {
             self.touch(VirtAddr(page * PAGE), 1);
+        }
+    }
+
+    pub(super) fn guard_install(&mut self, space: Pick, place: Place, len: Len) {
+        // Each table of them takes memory.
+        let len = if matches!(len, Len::Huge(_)) { Len::Tables(2, 1) } else { len };
+        let Some((space, range, start, end)) = self.picked(space, place, len) else { return };
+        let real = self.advise(space, |space| space.guard_install(range));
+        assert_eq!(real, self.model.spaces[space].guard_install(start, end), "guards into {range:?}");
+        self.touch(range.start(), 1);
+        self.touch(VirtAddr(range.end().get() - 1), 1);
+    }
+
+    pub(super) fn guard_remove(&mut self, space: Pick, place: Place, len: Len) {
+        let Some((space, range, start, end)) = self.picked(space, place, len) else { return };
+        if range.pages() < 1 << 14 {
+            let real = self.advise(space, |space| space.guard_remove(range));
+            assert_eq!(real, self.model.spaces[space].guard_remove(start, end), "guards out of {range:?}");
         }
     }
 

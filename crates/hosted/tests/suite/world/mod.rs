@@ -209,11 +209,7 @@ impl World {
                 let space = self.space(space);
                 if let Some(range) = self.range(space, place, len) {
                     let (start, end) = (range.start().get() / PAGE, range.end().get() / PAGE);
-                    let real = self.attempt(|world| match world.spaces[space].discard(range) {
-                        // What came before is discarded.
-                        Err(Error::OutOfMemory) => Attempt::NoMemoryAfterPart,
-                        outcome => Attempt::Over(outcome),
-                    });
+                    let real = self.advise(space, |space| space.discard(range));
                     assert_eq!(real, self.model.spaces[space].discard(start, end), "discard {range:?}");
                 }
             }
@@ -221,6 +217,8 @@ impl World {
             Op::Cold(space, place, len) => self.cold(space, place, len),
             Op::Pageout(space, place, len) => self.pageout(space, place, len),
             Op::Populate(space, place, pages, access) => self.populate(space, place, Len::Pages(pages), access),
+            Op::GuardInstall(space, place, len) => self.guard_install(space, place, len),
+            Op::GuardRemove(space, place, len) => self.guard_remove(space, place, len),
             Op::ProtectArea(space, area, access) => {
                 let space = self.space(space);
                 if let Some(range) = self.area(space, area).and_then(|(start, end)| page_range(start, end)) {
@@ -296,6 +294,7 @@ impl World {
                 self.spaces[space].clear();
                 self.model.spaces[space].areas.clear();
                 self.model.spaces[space].private.clear();
+                self.model.spaces[space].guards.clear();
             }
             Op::NewSpace => self.new_space(),
             Op::NewFile(pages) => self.new_file(pages.into()),

@@ -70,6 +70,11 @@ impl World {
     fn verify_page(&self, number: usize, page: Page) {
         let model = &self.model.spaces[number];
         let addr = VirtAddr(page * PAGE);
+        assert_eq!(
+            self.spaces[number].is_guarded(addr),
+            model.guards.contains(&page),
+            "guard at {addr} of space {number}"
+        );
         let translation = match self.host.translate(&self.spaces[number], addr) {
             Ok(translation) => translation,
             Err(Cause::NotPresent(_) | Cause::NotCanonical) => {
