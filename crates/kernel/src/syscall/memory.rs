@@ -23,6 +23,7 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::pkey_mprotect, pkey_mprotect),
     (Sysno::brk, brk),
     (Sysno::mremap, mremap),
+    (Sysno::remap_file_pages, remap_file_pages),
 ];
 
 pub(super) const PAGE: u64 = PAGE_SIZE;
@@ -132,4 +133,10 @@ fn mremap(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [address, old_len, new_len, flags, target, _] = ctx.args;
     let start = call(ctx, |caller| foldspace_linux::mremap(caller, address, old_len, new_len, flags, target))?;
     Ok(start as usize)
+}
+
+fn remap_file_pages(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [address, len, prot, offset, flags, _] = ctx.args;
+    call(ctx, |caller| foldspace_linux::remap_file_pages(caller, address, len, prot, offset, flags))?;
+    Ok(0)
 }

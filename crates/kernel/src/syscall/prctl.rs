@@ -6,6 +6,7 @@ use foldspace::space::ForkMode;
 use linux_raw_sys::prctl as raw;
 use syscalls::Sysno;
 
+use super::memory::call;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
@@ -31,6 +32,10 @@ fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     let all_zero = |result: SysResult| if value == 0 { rest_is_zero(result) } else { Err(Errno::EINVAL) };
     match option as u32 {
         PR_FOLDSPACE_FORK_MODE => fork_mode(value),
+        raw::PR_SET_MM => {
+            call(ctx, |caller| foldspace_linux::prctl_set_mm(caller, value, arg3, arg4, arg5))?;
+            Ok(0)
+        }
         raw::PR_SET_NAME => {
             let mut name = [0; crate::process::COMM_LEN];
             read_name(value, &mut name[..crate::process::COMM_LEN - 1])?;

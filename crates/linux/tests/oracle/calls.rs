@@ -1,14 +1,28 @@
 //! Generated arguments, call by call.
 
 use crate::host::Call;
-use crate::pair::{As, PAGE, Pair, TASK_SIZE, WINDOW, WINDOW_LEN};
+use crate::hosted::parse;
+use crate::pair::{As, PAGE, Pair, TASK_SIZE, WINDOW, WINDOW_LEN, fields_of};
 use crate::scene::{self, Random, address, hits_own, len, show};
 
 /// How many calls of each kind are tried.
 const ROUNDS: usize = 4000;
 
+/// A flag without a meaning: what is mapped outside the window stays there.
+const STAYS: u64 = 1 << 62;
+
 /// Makes generated calls, each on a fresh scene, and lists what differs.
-fn compare(who: As, seed: u64, mut generate: impl FnMut(&mut Random, &Pair) -> Option<Call>) {
+fn compare(who: As, seed: u64, generate: impl FnMut(&mut Random, &Pair) -> Option<Call>) {
+    compare_and(who, seed, generate, |_| None);
+}
+
+/// The same, where more than results and maps is to be compared: `look` says what else differs.
+fn compare_and(
+    who: As,
+    seed: u64,
+    mut generate: impl FnMut(&mut Random, &Pair) -> Option<Call>,
+    mut look: impl FnMut(&Pair) -> Option<String>,
+) {
     let mut pair = Pair::new(who);
     let mut random = Random(seed);
     let (mut tried, mut differences, mut errors) = (0, Vec::new(), std::collections::BTreeMap::new());
@@ -25,6 +39,8 @@ fn compare(who: As, seed: u64, mut generate: impl FnMut(&mut Random, &Pair) -> O
             differences.push(format!("{}: {on_linux:#x} on Linux, {here:#x} here", show(call)));
         } else if linux_maps != our_maps {
             differences.push(format!("{}: maps\n{linux_maps}on Linux,\n{our_maps}here", show(call)));
+        } else if let Some(difference) = look(&pair) {
+            differences.push(format!("{}: {difference}", show(call)));
         }
         clean_up(&mut pair, call, on_linux, here);
     }
@@ -44,7 +60,7 @@ fn same(call: Call, on_linux: i64, here: i64) -> bool {
 fn clean_up(pair: &mut Pair, call: Call, on_linux: i64, here: i64) {
     let [number, address, len, new_len, ..] = call;
     let mapped = |result: i64| match number as i64 {
-        libc::SYS_mmap if result >= 0 => len,
+        libc::SYS_mmap if result >= 0 && call[4] & STAYS == 0 => len,
         libc::SYS_mremap if result >= 0 && result as u64 != address => new_len,
         _ => 0,
     };
@@ -189,4 +205,166 @@ fn mincore() {
         let answered = address.is_multiple_of(PAGE) && len < 1 << 40;
         (len <= 1 << 24 || !answered).then(|| call(libc::SYS_mincore, [address, len, vector, 0, 0, 0]))
     });
+}
+
+#[test]
+fn remap_file_pages() {
+    compare(As::Root, 7, |random, _| {
+        let (address, prot, flags) =
+            (address(random), random.pick(&[0, 0, 0, 0, 1]), random.pick(&[0, 0x10000, u64::MAX]));
+        let len = len(random, address);
+        let offset = random.pick(&[
+            0,
+            1,
+            2,
+            3,
+            9,
+            1 << 40,
+            1 << 51,
+            (1 << 51) - 1,
+            (1 << 51) - 2,
+            1 << 52,
+            u64::MAX,
+            u64::MAX - 1,
+        ]);
+        Some(call(libc::SYS_remap_file_pages, [address, len, prot, offset, flags, 0]))
+    });
+}
+
+/// A range for process_vm_readv and its like, outside a stretch of the window: the two sides must not overlap, or it would depend on
+/// how much is copied at a time what comes out.
+fn vector(random: &mut Random, apart_from: std::ops::Range<u64>) -> [u64; 2] {
+    loop {
+        let base = address(random).wrapping_add(random.pick(&[0, 0, 0, 5, 4090]));
+        let len = match random.next() % 4 {
+            0..3 => random.pick(&[0, 1, 100, PAGE - 1, PAGE, PAGE + 1, 3 * PAGE, 5 * PAGE + 7]),
+            _ => len(random, base),
+        };
+        if base >= apart_from.end || base.saturating_add(len) <= apart_from.start {
+            return [base, len];
+        }
+    }
+}
+
+#[test]
+fn process_vm() {
+    let mut scratch = 0;
+    let generate = |random: &mut Random, pair: &Pair| {
+        for page in [0, 1, 2, 3, 10, 11, 12, 13] {
+            scratch += 1;
+            pair.poke(scene::page(page), &[scratch as u8; PAGE as usize]);
+        }
+        // Two arrays in the last page of the first area, the second so that it may end outside.
+        let (local, remote) = (scene::page(3) + 64, scene::page(4) - 48);
+        let arrays: Vec<u64> = (0..3).flat_map(|_| vector(random, scene::page(10)..TASK_SIZE)).collect();
+        let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        pair.poke(local, &bytes(&arrays));
+        let arrays: Vec<u64> = (0..3).flat_map(|_| vector(random, WINDOW..scene::page(10))).collect();
+        pair.poke(remote, &bytes(&arrays));
+        let counts = [0, 1, 1, 2, 2, 3, 3, 4, 1025, u64::MAX];
+        let number = random.pick(&[libc::SYS_process_vm_readv, libc::SYS_process_vm_writev]);
+        let (local_count, remote_count) = (random.pick(&counts), random.pick(&counts));
+        let flags = if random.once_in(20) { random.pick(&[1, 1 << 40]) } else { 0 };
+        let at = |random: &mut Random, array| if random.once_in(12) { address(random) } else { array };
+        let (local, remote) = (at(random, local), at(random, remote));
+        Some(call(number, [pair.host.pid(), local, local_count, remote, remote_count, flags]))
+    };
+    compare_and(As::Root, 8, generate, |pair| (!pair.same_bytes(0..24)).then(|| "bytes".to_owned()));
+}
+
+#[test]
+fn prctl_set_mm() {
+    const FIELDS: [usize; 11] = [26, 27, 45, 46, 47, 0, 28, 48, 49, 50, 51];
+    let generate = |random: &mut Random, pair: &Pair| {
+        let option = match random.next() % 4 {
+            0..2 => 14,
+            2 => random.next() % 18,
+            _ => random.pick(&[15, 1 << 31, u64::MAX, 14 | 1 << 32]),
+        };
+        let fields = fields_of(&pair.host);
+        let brk = pair.hosted.space.layout().brk.get();
+        let mut map: Vec<u64> =
+            FIELDS.iter().map(|&number| if number == 0 { brk } else { fields[number - 3] }).collect();
+        for field in &mut map {
+            if random.once_in(8) {
+                *field =
+                    random.pick(&[0, 1, PAGE, 0x1_0000, TASK_SIZE, TASK_SIZE - 1, 1 << 63, *field + 1, *field - 1]);
+            }
+        }
+        map.push(random.pick(&[0, 0, 0, 1]));
+        // No auxiliary vector and no executable: those are not supported.
+        map.push(0xffff_ffff << 32);
+        let at = random.pick(&[scene::page(0), scene::page(0) + 4, scene::page(6) - 8, scene::page(6), 0]);
+        let bytes: Vec<u8> = map.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        pair.poke(scene::page(0) + 4, &bytes);
+        pair.poke(scene::page(0), &bytes);
+        let size = random.pick(&[0, 104, 104, 104, 104, 104, 105, 1 << 32 | 104]);
+        let rest = if random.once_in(10) { 1 } else { 0 };
+        let address = if option as u32 == 15 || option as u32 == 14 { at } else { address(random) };
+        Some(call(libc::SYS_prctl, [libc::PR_SET_MM as u64, option, address, size, rest, 0]))
+    };
+    let look = |pair: &Pair| {
+        let fields = fields_of(&pair.host);
+        let layout = pair.hosted.space.layout();
+        let ours = [
+            (26, layout.code.0),
+            (27, layout.code.1),
+            (28, layout.start_stack),
+            (45, layout.data.0),
+            (46, layout.data.1),
+            (47, layout.start_brk),
+            (48, layout.args.0),
+            (49, layout.args.1),
+            (50, layout.env.0),
+            (51, layout.env.1),
+        ];
+        let differs = |(number, ours): &(usize, foldspace::VirtAddr)| fields[number - 3] != ours.get();
+        ours.into_iter()
+            .find(differs)
+            .map(|(number, ours)| format!("field {number}: {:x}, here {ours:x?}", fields[number - 3]))
+    };
+    compare_and(As::Root, 9, generate, look);
+}
+
+/// The areas from the start of the heap on, joined where permissions are the same: a child's areas do not merge with those that it inherited.
+fn heap(maps: &str, start: u64) -> Vec<(u64, u64, String)> {
+    let mut areas: Vec<(u64, u64, String)> = Vec::new();
+    for (from, until, access, ..) in parse(maps) {
+        match areas.last_mut() {
+            Some(last) if last.1 == from && last.2 == access => last.1 = until,
+            _ => areas.push((from, until, access)),
+        }
+    }
+    areas.retain(|area| area.1 > start && area.0 < start + (1 << 30));
+    areas
+}
+
+#[test]
+fn brk() {
+    let generate = |random: &mut Random, pair: &Pair| {
+        let layout = pair.hosted.space.layout();
+        let (start, end) = (layout.start_brk.get(), layout.brk.get());
+        // Below that is what libc has on the heap: its child's only to look at.
+        let first = pair.first_brk.next_multiple_of(PAGE);
+        let page = first + PAGE * (random.next() % 600);
+        match random.next() % 8 {
+            0 => return Some(call(libc::SYS_munmap, [page, 3 * PAGE, 0, 0, 0, 0])),
+            1 => return Some(call(libc::SYS_mprotect, [page, 2 * PAGE, random.pick(&[1, 3]), 0, 0, 0])),
+            2 if random.once_in(4) => {
+                return Some(call(libc::SYS_mmap, [page, PAGE, 1, 0x32 | STAYS, u64::MAX, 0]));
+            }
+            _ => {}
+        }
+        let base = random.pick(&[start, end, end, end.next_multiple_of(PAGE), first, 0, TASK_SIZE, 1 << 63]);
+        let by = random.pick(&[0, 1, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE, 100 * PAGE, 512 * PAGE]);
+        let end = random.pick(&[base.wrapping_add(by), base.wrapping_sub(by)]);
+        (end < start || end >= first).then(|| call(libc::SYS_brk, [end, 0, 0, 0, 0, 0]))
+    };
+    let look = |pair: &Pair| {
+        let hosted = String::from_utf8(pair.hosted.space.maps().text()).expect("text");
+        let start = pair.hosted.space.layout().start_brk.get();
+        let (there, here) = (heap(&pair.host.proc("maps"), start), heap(&hosted, start));
+        (there != here).then(|| format!("{there:x?} on Linux, {here:x?} here"))
+    };
+    compare_and(As::Root, 10, generate, look);
 }

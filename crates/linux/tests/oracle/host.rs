@@ -66,6 +66,20 @@ impl HostProcess {
         assert_eq!(done, bytes.len() as isize, "{}", Error::last_os_error());
     }
 
+    /// Loads bytes from its memory; returns how many.
+    pub fn peek(&self, address: u64, bytes: &mut [u8]) -> usize {
+        let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+        // SAFETY: writes `bytes`, and reads what is the child's.
+        let done = unsafe { libc::process_vm_readv(self.pid, &raw const local, 1, &raw const remote, 1, 0) };
+        done.max(0) as usize
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u64 {
+        self.pid as u64
+    }
+
     /// A file of its directory in /proc.
     pub fn proc(&self, name: &str) -> String {
         fs::read_to_string(format!("/proc/{}/{name}", self.pid)).unwrap_or_default()

@@ -108,6 +108,8 @@ pub struct Pair {
     pub files: Files,
     /// Lines of the host's maps outside the window, when it began.
     pub own: Vec<Line>,
+    /// Where the heap ended when it began.
+    pub first_brk: u64,
 }
 
 impl Pair {
@@ -132,7 +134,7 @@ impl Pair {
         hosted.open(files.sealed, Some(&sealed), both | OpenRights::WRITE_SEALED);
         // Pipes are on a file system of their own, from which nothing is executed.
         hosted.open(files.pipe, None, OpenRights::READ);
-        Pair { host, hosted, files, own: parse(&maps) }
+        Pair { host, hosted, files, own: parse(&maps), first_brk: layout.brk.get() }
     }
 
     /// Makes a call on both sides; `None` if the host's process died of it.
@@ -173,12 +175,37 @@ impl Pair {
             libc::SYS_munlockall => done(linux::munlockall(caller)),
             libc::SYS_mincore => done(linux::mincore(caller, a, b, c)),
             libc::SYS_msync => done(linux::msync(caller, a, b, c as i32)),
+            libc::SYS_remap_file_pages => done(linux::remap_file_pages(caller, a, b, c, d, e)),
+            libc::SYS_process_vm_readv | libc::SYS_process_vm_writev => {
+                let vectors = linux::Vectors { local: b, local_count: c, remote: d, remote_count: e };
+                let find = || Ok(caller.space.clone());
+                match number as i64 {
+                    libc::SYS_process_vm_readv => linux::process_vm_readv(caller, vectors, f, find),
+                    _ => linux::process_vm_writev(caller, vectors, f, find),
+                }
+            }
+            libc::SYS_prctl if a as i32 == libc::PR_SET_MM => done(linux::prctl_set_mm(caller, b, c, d, e)),
             _ => panic!("call {number} is not one of ours"),
         };
         match result {
             Ok(value) => value as i64,
             Err(errno) => -i64::from(errno.number()),
         }
+    }
+
+    /// Stores bytes on both sides.
+    pub fn poke(&self, address: u64, bytes: &[u8]) {
+        self.host.poke(address, bytes);
+        assert_eq!(self.hosted.space.write(VirtAddr(address), bytes), bytes.len());
+    }
+
+    /// Whether what can be read in some pages of the window is the same.
+    pub fn same_bytes(&self, pages: std::ops::Range<u64>) -> bool {
+        pages.into_iter().all(|number| {
+            let (address, mut there, mut here) = (WINDOW + number * PAGE, [0; PAGE as usize], [0; PAGE as usize]);
+            let readable = self.host.peek(address, &mut there);
+            self.hosted.space.read(VirtAddr(address), &mut here) == readable && there == here
+        })
     }
 
     /// The lines of both maps in the window: ends, permissions, offset.
@@ -197,12 +224,16 @@ fn window(maps: &str) -> String {
     lines.map(text).collect()
 }
 
-/// The layout that the host's process has.
-fn layout_of(host: &mut HostProcess, maps: &str, may_lock: bool) -> Layout {
+/// The numbers of its stat file, from the third on (proc_pid_stat(5)).
+pub fn fields_of(host: &HostProcess) -> Vec<u64> {
     let stat = host.proc("stat");
     let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");
-    // Numbered from 3 on, as in proc_pid_stat(5).
-    let fields: Vec<u64> = fields.split(' ').map(|field| field.trim().parse().unwrap_or(0)).collect();
+    fields.split(' ').map(|field| field.trim().parse().unwrap_or(0)).collect()
+}
+
+/// The layout that the host's process has.
+fn layout_of(host: &mut HostProcess, maps: &str, may_lock: bool) -> Layout {
+    let fields = fields_of(host);
     let field = |number: usize| VirtAddr(fields[number - 3]);
     let brk = VirtAddr(host.call([libc::SYS_brk as u64, 0, 0, 0, 0, 0, 0]).expect("brk") as u64);
     let anywhere = [libc::SYS_mmap as u64, 0, PAGE, 0, 0x22, u64::MAX, 0];
@@ -222,6 +253,8 @@ fn layout_of(host: &mut HostProcess, maps: &str, may_lock: bool) -> Layout {
         start_stack: field(28),
         code: (field(26), field(27)),
         data: (field(45), field(46)),
+        args: (field(48), field(49)),
+        env: (field(50), field(51)),
         stack_limit: 8 << 20,
         data_limit: u64::MAX,
         data_limit_hard: u64::MAX,

@@ -1,20 +1,18 @@
 //! `read`, `write` and their kin; `lseek`.
 
+use foldspace_linux::IoVec;
 use linux_raw_sys::general as raw;
 use smallvec::SmallVec;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::content_file;
 use crate::errno::Errno;
 use crate::fs::File;
 use crate::fs::file::Whence;
 use crate::fs::io::{UserBuffer, UserVector};
-use crate::mm::uaccess;
 use crate::process::Task;
 use crate::syscall::SysResult;
+use crate::syscall::memory::in_space;
 
-/// Most ranges of one call (`UIO_MAXIOV`).
-const MAX_VECTOR: usize = 1024;
 /// First address that no program can map: lengths and addresses are checked against it first, as Linux's `access_ok` does.
 const USER_END: u64 = foldspace::addr::USER_END.get();
 
@@ -61,38 +59,12 @@ pub fn pwrite(task: &Task, fd: i32, address: u64, len: usize, offset: i64) -> Sy
     content_file(task, fd)?.write(Some(offset), &mut buffer(address, len)?)
 }
 
-/// `struct iovec`.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct IoVec {
-    /// Address.
-    pub base: u64,
-    /// Bytes.
-    pub len: u64,
-}
-
-const _: () = assert!(size_of::<IoVec>() == size_of::<raw::iovec>());
-
-/// An array of them from the caller's memory: addresses as they are. `EINVAL`: too many, or longer than a signed number says.
-pub fn io_vectors(address: u64, count: usize) -> Result<SmallVec<[IoVec; 8]>, Errno> {
-    if count > MAX_VECTOR {
-        return Err(Errno::EINVAL);
-    }
-    let mut vectors = SmallVec::with_capacity(count);
-    let mut total = 0u64;
-    for index in 0..count as u64 {
-        let vector: IoVec = uaccess::read(address.checked_add(index * 16).ok_or(Errno::EFAULT)?)?;
-        total = total.checked_add(vector.len).filter(|&total| total <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
-        vectors.push(vector);
-    }
-    Ok(vectors)
-}
-
 pub type Pieces = SmallVec<[UserBuffer; 8]>;
 
 /// The caller's memory that an array of vectors describes.
 pub fn pieces(address: u64, count: usize) -> Result<Pieces, Errno> {
-    io_vectors(address, count)?.iter().map(|vector| buffer(vector.base, vector.len as usize)).collect()
+    let vectors = in_space(|space| IoVec::import(space, address, count as u64))??;
+    Ok(vectors.iter().map(|vector| UserBuffer::new(vector.base, vector.len as usize)).collect())
 }
 
 fn read_pieces(file: &File, at: Option<u64>, address: u64, count: usize) -> SysResult {
