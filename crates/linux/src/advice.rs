@@ -1,13 +1,13 @@
 //! madvise.
 
 use foldspace::space::Access;
-use foldspace::{Error, PageRange, VirtAddr};
+use foldspace::{Error, PageRange};
 use linux_raw_sys::general as raw;
 
 use crate::caller::Caller;
 use crate::errno::Errno;
 use crate::populate::populate;
-use crate::range::{is_aligned, is_mapped, page_align};
+use crate::range::{in_user_half, is_aligned, is_mapped, page_align};
 
 /// madvise(2).
 ///
@@ -21,25 +21,14 @@ pub fn madvise(caller: &impl Caller, address: u64, len: u64, advice: i32) -> Res
         return Err(Errno::EINVAL);
     }
     let rounded = page_align(len);
-    if rounded == 0 && len != 0 || address.checked_add(rounded).is_none() {
+    let end = address.wrapping_add(rounded);
+    if rounded == 0 && len != 0 || end < address {
         return Err(Errno::EINVAL);
     }
-    if rounded == 0 {
+    if end == address {
         return Ok(());
     }
-    let range = PageRange::from_len(VirtAddr(address), rounded).ok_or(Errno::ENOMEM)?;
-    let space = caller.space();
-    match advice {
-        Advice::Hint if is_mapped(space, range) => Ok(()),
-        Advice::Hint => Err(Errno::ENOMEM),
-        Advice::Empty => space.discard(range).map_err(|error| match error {
-            Error::AccessDenied => Errno::EINVAL,
-            error => error.into(),
-        }),
-        Advice::Populate(access) => populate(caller, range, access),
-        // What it promises is not there, and a program must not believe it is.
-        Advice::Unsupported => Err(Errno::EINVAL),
-    }
+    in_user_half(address, end, |range| advice.give(caller, range))
 }
 
 /// What advice means here.
@@ -47,9 +36,19 @@ enum Advice {
     /// It may be ignored.
     Hint,
     /// Private memory starts afresh.
-    Empty,
+    Discard,
+    /// Private memory need not keep its content.
+    Free,
+    /// It is not needed soon.
+    Cold,
+    /// It is not needed for long.
+    PageOut,
     /// Pages are touched at once.
     Populate(Access),
+    /// Pages become inaccessible.
+    InstallGuards,
+    /// They are accessible again.
+    RemoveGuards,
     /// It changes what the program sees, and the memory manager cannot do it yet.
     Unsupported,
 }
@@ -66,17 +65,41 @@ impl Advice {
             | raw::MADV_HUGEPAGE
             | raw::MADV_NOHUGEPAGE
             | raw::MADV_DONTDUMP
-            | raw::MADV_DODUMP
-            | raw::MADV_COLD
-            | raw::MADV_PAGEOUT
-            | raw::MADV_FREE => Advice::Hint,
-            raw::MADV_DONTNEED | raw::MADV_DONTNEED_LOCKED => Advice::Empty,
+            | raw::MADV_DODUMP => Advice::Hint,
+            raw::MADV_DONTNEED | raw::MADV_DONTNEED_LOCKED => Advice::Discard,
+            raw::MADV_FREE => Advice::Free,
+            raw::MADV_COLD => Advice::Cold,
+            raw::MADV_PAGEOUT => Advice::PageOut,
             raw::MADV_POPULATE_READ => Advice::Populate(Access::Read),
             raw::MADV_POPULATE_WRITE => Advice::Populate(Access::Write),
+            raw::MADV_GUARD_INSTALL => Advice::InstallGuards,
+            raw::MADV_GUARD_REMOVE => Advice::RemoveGuards,
             raw::MADV_REMOVE | raw::MADV_DONTFORK | raw::MADV_DOFORK | raw::MADV_WIPEONFORK | raw::MADV_KEEPONFORK => {
                 Advice::Unsupported
             }
             _ => return None,
+        })
+    }
+
+    fn give(&self, caller: &impl Caller, range: PageRange) -> Result<(), Errno> {
+        let space = caller.space();
+        let given = match self {
+            Advice::Hint if is_mapped(space, range) => Ok(()),
+            Advice::Hint => Err(Error::NotMapped),
+            Advice::Discard => space.discard(range),
+            Advice::Free => space.free(range),
+            Advice::Cold => space.cold(range),
+            Advice::PageOut => space.pageout(range),
+            Advice::Populate(access) => return populate(caller, range, *access),
+            Advice::InstallGuards => space.guard_install(range),
+            Advice::RemoveGuards => space.guard_remove(range),
+            // What it promises is not there, and a program must not believe it is.
+            Advice::Unsupported => return Err(Errno::EINVAL),
+        };
+        given.map_err(|error| match error {
+            // Locked memory.
+            Error::AccessDenied => Errno::EINVAL,
+            error => error.into(),
         })
     }
 }

@@ -3,6 +3,8 @@
 use foldspace::addr::{PAGE_SIZE, USER_END};
 use foldspace::{AddressSpace, PageRange, VirtAddr};
 
+use crate::errno::Errno;
+
 /// Bytes in a page.
 pub(crate) const PAGE: u64 = PAGE_SIZE;
 /// End of what a program may map: Linux's `TASK_SIZE`.
@@ -29,6 +31,16 @@ pub(crate) const fn is_user(address: u64, len: u64) -> bool {
 /// What of `start..end` lies in the user half; nothing if that is empty. Both are page aligned.
 pub(crate) fn clipped(start: u64, end: u64) -> Option<PageRange> {
     PageRange::new(VirtAddr(start), VirtAddr(end.min(TASK_SIZE)))
+}
+
+/// Lets `act` at what of `start..end`, which is not empty, lies in the user half. `ENOMEM`, as for any hole, if that is not all of it.
+pub(crate) fn in_user_half(
+    start: u64,
+    end: u64,
+    act: impl FnOnce(PageRange) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    act(clipped(start, end).ok_or(Errno::ENOMEM)?)?;
+    if end > TASK_SIZE { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
 /// Whether every page of a range belongs to a VMA. O(VMAs in it).
