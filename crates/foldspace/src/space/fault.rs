@@ -208,7 +208,7 @@ impl AddressSpace {
             return Ok(Attempt::Again);
         }
         let shared_write = vma.flags.contains(VmaFlags::SHARED | VmaFlags::WRITE) && access == Access::Write;
-        let write = if shared_write { Entry::WRITE | Entry::DIRTY } else { 0 };
+        let write = if shared_write { Entry::WRITE | Entry::ACCESSED | Entry::DIRTY } else { 0 };
         if entry.is_present() {
             // Perhaps a page that the object has dropped since: whoever mapped it keeps it.
             table.change(index, write, 0);
@@ -266,7 +266,8 @@ impl AddressSpace {
         }
         // Dirty also where the store is forced: a private page is clean only if it was freed lazily since.
         let may_write = vma.flags.contains(VmaFlags::WRITE);
-        let write = if may_write { Entry::WRITE | Entry::DIRTY } else { Entry::DIRTY };
+        let marks = Entry::ACCESSED | Entry::DIRTY;
+        let write = if may_write { Entry::WRITE | marks } else { marks };
         let entry = table.entry(index);
         if entry.is_present() && !entry.is_reference() && !entry.is_object() {
             if entry.is_writable() && entry.is_dirty() && may_write {
@@ -282,7 +283,7 @@ impl AddressSpace {
         }
         let prepared = prepared.filter(|prepared| Ok(prepared.start) == self.start_of(vma, addr, entry));
         let Some(prepared) = prepared else { return Ok(Attempt::Again) };
-        let flags = user(vma.flags) | Entry::ACCESSED | write | no_execute(vma.flags);
+        let flags = user(vma.flags) | write | no_execute(vma.flags);
         install_anon(memory, &mut table, addr, prepared.fill(), flags, entry, garbage);
         Ok(Attempt::Done)
     }

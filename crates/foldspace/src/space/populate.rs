@@ -7,6 +7,7 @@ use crossbeam_epoch::Guard;
 use super::fault::Attempt;
 use super::{Access, AddressSpace, Fault};
 use crate::addr::{Level, PAGE_SIZE, PageRange, VirtAddr};
+use crate::table::Entry;
 use crate::vma::{VersionRef, Vma, VmaFlags};
 
 /// Why populating stopped. What came before is present.
@@ -197,7 +198,8 @@ impl AddressSpace {
             Ready::Load => leaf.entry.is_present(),
             Ready::Store => leaf.rights.write() && leaf.entry.is_dirty(),
         };
-        if !is_ready || !leaf.entry.is_present() {
+        // A page that is there counts as accessed, too (FOLL_TOUCH).
+        if !is_ready || !leaf.entry.is_present() || !self.tables().mark(&leaf, addr, Entry::ACCESSED) {
             return None;
         }
         let span = if leaf.level == Level::L1 { PAGE_SIZE } else { leaf.level.entry_span() };

@@ -11,6 +11,7 @@ mod life;
 mod linux;
 mod model;
 mod ops;
+mod pages;
 mod references;
 mod registry;
 mod regressions;
