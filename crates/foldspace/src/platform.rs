@@ -32,6 +32,14 @@ pub unsafe trait Platform: Send + Sync {
     /// Pins the current epoch for this processor: what is retired from now on stays readable until the guard is dropped.
     fn pin(&self) -> Guard;
 
+    /// An operation is out of memory, frames wait for a grace period, and reclaiming has not freed them `attempt` times: a reader that is pinned
+    /// holds them. Where a pinned thread can be preempted, lets others run and returns true, or false when enough has been waited. Called
+    /// with no lock of the manager held.
+    fn wait_for_readers(&self, attempt: u32) -> bool {
+        let _ = attempt;
+        false
+    }
+
     /// A small number for the processor that runs now; only a hint that picks a cache of frames.
     fn processor(&self) -> usize {
         0

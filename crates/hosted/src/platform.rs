@@ -3,6 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
 
 use crossbeam_epoch::{Collector, Guard, LocalHandle};
 use foldspace::platform::{Flush, Platform, SpaceId};
@@ -79,6 +81,13 @@ unsafe impl Platform for HostPlatform {
 
     fn pin(&self) -> Guard {
         pin(&self.machine)
+    }
+
+    fn wait_for_readers(&self, attempt: u32) -> bool {
+        // A pinned thread that the host has preempted comes back within some of its time slices.
+        const PATIENCE: u32 = 500;
+        thread::sleep(Duration::from_millis(1));
+        attempt < PATIENCE
     }
 
     fn processor(&self) -> usize {

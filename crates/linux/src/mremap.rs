@@ -1,12 +1,12 @@
 //! mremap.
 
-use foldspace::space::{MapRequest, Placement};
-use foldspace::{PageRange, VirtAddr};
+use foldspace::space::{Destination, Leave, RemapRequest};
+use foldspace::{Error, VirtAddr};
 
 use crate::abi::{MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE};
 use crate::caller::Caller;
 use crate::errno::Errno;
-use crate::range::{PAGE, TASK_SIZE, is_aligned, page_align};
+use crate::range::{TASK_SIZE, is_aligned, page_align};
 
 /// mremap(2). Returns the address.
 ///
@@ -23,7 +23,20 @@ pub fn mremap(
 ) -> Result<u64, Errno> {
     let (old_len, new_len) = (page_align(old_len), page_align(new_len));
     check(address, old_len, new_len, flags, target)?;
-    remap(caller, address, old_len, new_len, flags)
+    let target = VirtAddr(target);
+    let to = match (flags & MREMAP_FIXED != 0, flags & MREMAP_DONTUNMAP != 0) {
+        (true, _) => Destination::Fixed(target),
+        (false, true) => Destination::Hint(target),
+        (false, false) if flags & MREMAP_MAYMOVE != 0 => Destination::Anywhere,
+        (false, false) => Destination::InPlace,
+    };
+    let leave = if flags & MREMAP_DONTUNMAP != 0 { Leave::Area } else { Leave::Hole };
+    let request = RemapRequest { start: VirtAddr(address), len: old_len, new_len, to, leave };
+    let moved = caller.space().remap(request).map_err(|error| match error {
+        Error::NotMapped => Errno::EFAULT,
+        error => error.into(),
+    })?;
+    Ok(moved.get())
 }
 
 /// Linux's order: `check_mremap_params` in mm/mremap.c.
@@ -49,40 +62,4 @@ fn check(address: u64, old_len: u64, new_len: u64, flags: u64, target: u64) -> R
         return Err(Errno::EINVAL);
     }
     Ok(())
-}
-
-/// The memory manager cannot move mappings yet: they shrink, and grow where they are; all else is refused with `ENOMEM`, which makes
-/// the C libraries' `realloc` copy.
-fn remap(caller: &impl Caller, address: u64, old_len: u64, new_len: u64, flags: u64) -> Result<u64, Errno> {
-    if flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 || old_len == 0 {
-        return Err(Errno::ENOMEM);
-    }
-    let old_end = address.checked_add(old_len).ok_or(Errno::EINVAL)?;
-    let new_end = address.checked_add(new_len).ok_or(Errno::ENOMEM)?;
-    let space = caller.space();
-    let version = space.vmas();
-    let vma = version.view().find(VirtAddr(address)).ok_or(Errno::EFAULT)?;
-    if new_len <= old_len {
-        if let Some(tail) = PageRange::new(VirtAddr(new_end), VirtAddr(old_end)) {
-            space.unmap(tail)?;
-        }
-        return Ok(address);
-    }
-    if vma.end().get() < old_end {
-        return Err(Errno::EFAULT);
-    }
-    if vma.end().get() > old_end {
-        return Err(Errno::ENOMEM);
-    }
-    let grown_by = (old_end - vma.start().get()) / PAGE;
-    let page_offset = if vma.backing.has_offsets() { vma.page_offset + grown_by } else { 0 };
-    let tail = MapRequest {
-        placement: Placement::FixedNoReplace(VirtAddr(old_end)),
-        len: new_len - old_len,
-        flags: vma.flags,
-        backing: vma.backing.clone(),
-        page_offset,
-    };
-    space.map(tail).map_err(|_| Errno::ENOMEM)?;
-    Ok(address)
 }

@@ -19,10 +19,12 @@ struct Path {
     exclusive: bool,
 }
 
-/// What of a VMA decides what may be installed, within a span.
+/// What of a VMA decides what may be installed, within a span. Bytes count from the start of the span: a table that mremap has moved is linked
+/// at different addresses.
 #[derive(PartialEq, Debug)]
 struct View {
-    range: PageRange,
+    start: u64,
+    end: u64,
     flags: VmaFlags,
     source: Source,
 }
@@ -132,7 +134,7 @@ impl Memory {
 
     /// Invariant 4: for each table that has several parents, the views of all who reach it.
     pub(super) fn check_views(&self, spaces: &[&AddressSpace]) -> Verdict {
-        let mut first: BTreeMap<(Frame, u64), (usize, Vec<View>)> = BTreeMap::new();
+        let mut first: BTreeMap<Frame, (usize, Vec<View>)> = BTreeMap::new();
         for (number, space) in spaces.iter().enumerate() {
             let vmas = space.vmas();
             self.compare_views(number, spaces, &vmas, space.root(), Level::L4, 0, &mut first)?;
@@ -149,7 +151,7 @@ impl Memory {
         table: Frame,
         level: Level,
         base: u64,
-        first: &mut BTreeMap<(Frame, u64), (usize, Vec<View>)>,
+        first: &mut BTreeMap<Frame, (usize, Vec<View>)>,
     ) -> Verdict {
         let Some(below) = level.below() else { return Ok(()) };
         for (index, entry) in self.user_entries(table, level).filter(|(_, entry)| !entry.is_reference()) {
@@ -157,7 +159,7 @@ impl Memory {
             if self.record(entry.frame()).refs() > 1 {
                 // Below, everything is the same for all who come this way: one look is enough.
                 let mine = views(vmas, at, level.entry_span());
-                match first.get(&(entry.frame(), at)) {
+                match first.get(&entry.frame()) {
                     Some((other, theirs)) => {
                         ensure!(
                             mine == *theirs,
@@ -168,7 +170,7 @@ impl Memory {
                         continue;
                     }
                     None => {
-                        first.insert((entry.frame(), at), (number, mine));
+                        first.insert(entry.frame(), (number, mine));
                     }
                 }
             }
@@ -185,13 +187,16 @@ fn views(vmas: &Version, start: u64, span: u64) -> Vec<View> {
     let mut views: Vec<View> = Vec::new();
     for vma in vmas.view().range(span) {
         let Some(range) = vma.range.intersect(span) else { continue };
-        let view = View { range, flags: vma.flags & DECIDING, source: source(vma, range) };
+        let view = View {
+            start: range.start().get() - start,
+            end: range.end().get() - start,
+            flags: vma.flags & DECIDING,
+            source: source(vma, range),
+        };
         // Names and advice split VMAs without changing what may be installed.
         match views.last_mut() {
-            Some(last) if last.range.end() == range.start() && last.flags == view.flags && continues(last, &view) => {
-                if let Some(joined) = PageRange::new(last.range.start(), range.end()) {
-                    last.range = joined;
-                }
+            Some(last) if last.end == view.start && last.flags == view.flags && continues(last, &view) => {
+                last.end = view.end;
             }
             _ => views.push(view),
         }
@@ -212,7 +217,9 @@ fn source(vma: &Vma, range: PageRange) -> Source {
 
 fn continues(last: &View, next: &View) -> bool {
     match (last.source, next.source) {
-        (Source::Object(a, offset), Source::Object(b, next)) => a == b && offset + last.range.pages() == next,
+        (Source::Object(a, offset), Source::Object(b, next)) => {
+            a == b && offset + ((last.end - last.start) >> PAGE_SHIFT) == next
+        }
         (last, next) => last == next,
     }
 }

@@ -490,9 +490,23 @@ impl Memory {
         self.deferred.fetch_sub(frames, Ordering::Relaxed);
     }
 
+    /// Frees what it can for an operation that has run out of memory `attempt` times before; whether it is worth trying again.
+    #[cold]
+    pub(crate) fn reclaim_for(&self, attempt: u32) -> bool {
+        let again = match attempt {
+            0 => self.may_reclaim(),
+            // Somebody is pinned for long: his processor may not even be running.
+            _ => self.deferred.load(Ordering::Relaxed) != 0 && self.platform.wait_for_readers(attempt),
+        };
+        if again {
+            self.reclaim();
+        }
+        again
+    }
+
     /// Whether a grace period could free frames: some wait for one, or there are objects or reference pages, one of which may be held by
     /// nothing but a retired version of a tree.
-    pub(crate) fn may_reclaim(&self) -> bool {
+    fn may_reclaim(&self) -> bool {
         self.deferred.load(Ordering::Relaxed) + self.objects.load(Ordering::Relaxed) != 0 || self.references.len() != 0
     }
 

@@ -12,7 +12,7 @@ use core::sync::atomic::AtomicU64;
 
 pub(crate) use garbage::Garbage;
 pub use memory::{Memory, MemoryConfig, MemoryStats};
-pub(crate) use record::{Counts, Kind, NONE};
+pub(crate) use record::{Counts, Kind, NONE, Record};
 pub use record::{Home, LineageId, Slot};
 
 /// The entries of a table.

@@ -90,6 +90,8 @@ pub enum Home {
     Lineage(LineageId, Index),
     /// At unrelated places: in the list of [`crate::reverse`].
     Listed,
+    /// At unrelated places that only a search of all address spaces finds: private memory that mremap moved while it was shared after a fork.
+    Scattered,
 }
 
 impl Home {
@@ -100,6 +102,7 @@ impl Home {
             Home::Slot(slot) => place(1, slot.table.0, slot.index),
             Home::Lineage(id, index) => place(2, id.0, index),
             Home::Listed => 3 << 62,
+            Home::Scattered => 3 << 62 | 1,
         }
     }
 
@@ -110,6 +113,7 @@ impl Home {
             0 => Home::None,
             1 => Home::Slot(Slot { table: Frame(number), index }),
             2 => Home::Lineage(LineageId(number), index),
+            _ if bits & 1 != 0 => Home::Scattered,
             _ => Home::Listed,
         }
     }

@@ -51,6 +51,13 @@ impl Listed {
         }
     }
 
+    /// A slot at one place is at another now.
+    pub(super) fn moved(&mut self, frame: Frame, from: (Anchor, Index), to: (Anchor, Index)) -> Result<()> {
+        self.add(frame, to.0, to.1)?;
+        self.remove(frame, from.0, from.1);
+        Ok(())
+    }
+
     /// One slot less; true if that was the last, and the list is gone.
     pub(super) fn remove(&mut self, frame: Frame, anchor: Anchor, index: Index) -> bool {
         let Some(list) = self.frames.get_mut(&frame) else { return true };

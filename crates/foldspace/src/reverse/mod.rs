@@ -8,10 +8,10 @@ mod listed;
 
 use spin::Mutex;
 
-use crate::addr::Index;
+use crate::addr::{ENTRIES, Index, Level};
 use crate::error::Result;
-use crate::frame::{Frame, Home, LineageId, Memory, Slot};
-use crate::table::Entry;
+use crate::frame::{Frame, Home, LineageId, Memory, Record, Slot};
+use crate::table::{Entry, for_each_used};
 use listed::Listed;
 
 /// What is needed beside the records.
@@ -80,13 +80,33 @@ impl Memory {
                 listed.start(frame, [(Anchor::Lineage(id), index, slots), (here, slot.index, 1)])?;
                 Home::Listed
             }
-            Home::Listed => {
+            Home::Listed | Home::Scattered => {
                 listed.add(frame, here, slot.index)?;
                 Home::Listed
             }
         };
         record.set_home(home);
         record.add_ref();
+        Ok(())
+    }
+
+    /// The slot at `from` that mapped an object's `frame` is being moved to `to`. Under the locks of both tables.
+    ///
+    /// # Errors
+    ///
+    /// Out of memory; nothing has changed then.
+    pub(crate) fn move_home(&self, frame: Frame, from: Place, to: Slot) -> Result<()> {
+        let mut listed = self.reverse.listed.lock();
+        let record = self.record(frame);
+        let (here, slots) = (self.anchor(to.table), record.refs() - record.is_pinned() as u32);
+        match record.home() {
+            Home::Listed => listed.moved(frame, (from.anchor, from.index), (here, to.index))?,
+            Home::Lineage(id, index) if slots > 1 => {
+                listed.start(frame, [(Anchor::Lineage(id), index, slots - 1), (here, to.index, 1)])?;
+                record.set_home(Home::Listed);
+            }
+            _ => record.set_home(Home::Slot(to)),
+        }
         Ok(())
     }
 
@@ -119,7 +139,7 @@ impl Memory {
     pub(crate) fn copy_home(&self, entry: Entry, table: Frame, lineage: LineageId, index: Index) {
         let record = self.record(entry.frame());
         if !entry.is_object() {
-            record.set_home(Home::Lineage(lineage, index));
+            self.share_home(record, lineage, index);
             return record.add_ref();
         }
         // Frames of objects are mapped from unrelated tables too, which change the home under the list's lock.
@@ -130,6 +150,17 @@ impl Memory {
             record.set_home(Home::Lineage(lineage, index));
         }
         record.add_ref();
+    }
+
+    /// The home of what is now at `index` of two tables of `lineage`. If it has been moved elsewhere from a third, only a search finds it all, and
+    /// so it stays. (Who makes it so holds the lock of another table that has it; then this one had it by its lineage before, and nothing is
+    /// stored here that could undo that.)
+    #[inline]
+    pub(crate) fn share_home(&self, record: &Record, lineage: LineageId, index: Index) {
+        let (now, home) = (record.home(), Home::Lineage(lineage, index));
+        if now != home && now != Home::Scattered {
+            record.set_home(home);
+        }
     }
 
     /// Puts `copy` beside `table` in its lineage, which is founded if there is none; `table` is locked.
@@ -147,7 +178,7 @@ impl Memory {
     }
 
     /// Calls `visit` for each slot that refers to `frame`; exact when nothing changes meanwhile. Time: tables that map it, and the copies
-    /// in their lineages.
+    /// in their lineages; all tables, if it is private memory that mremap moved while it was shared.
     pub fn slots(&self, frame: Frame, mut visit: impl FnMut(Slot)) {
         let mut visit_anchor = |anchor: Anchor, index: Index| {
             let mut look = |table: Frame| {
@@ -171,6 +202,30 @@ impl Memory {
                     visit_anchor(anchor, index);
                 }
             }
+            Home::Scattered => self.search_slots(frame, visit),
+        }
+    }
+
+    /// Looks for a frame in every table that could hold it.
+    fn search_slots(&self, frame: Frame, mut visit: impl FnMut(Slot)) {
+        let level = match self.record(frame).table_level() {
+            None => Some(Level::L1),
+            Some(Level::L1) => Some(Level::L2),
+            Some(Level::L2) => Some(Level::L3),
+            Some(_) => Some(Level::L4),
+        };
+        for (number, record) in self.records().iter().enumerate() {
+            if record.table_level() != level {
+                continue;
+            }
+            let table = Frame(number as u32);
+            // The upper half of a root is the embedder's.
+            let ours = if level == Some(Level::L4) { ENTRIES / 2 } else { ENTRIES };
+            for_each_used(&self.entries(table)[..ours], |index, entry| {
+                if entry.is_present() && entry.frame() == frame {
+                    visit(Slot { table, index });
+                }
+            });
         }
     }
 

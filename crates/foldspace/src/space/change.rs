@@ -14,10 +14,14 @@ use crate::vma::{Change, Vma};
 
 /// The range that a writer is replacing: faults in it wait. One range is enough, since writers take turns. The per-VMA write lock of
 /// Linux, kept beside the VMAs because they are immutable.
+///
+/// A mapping that moves takes two ranges: the hull of both, but for the hole between them.
 #[derive(Default)]
 pub(super) struct InChange {
     start: AtomicU64,
     end: AtomicU64,
+    hole_start: AtomicU64,
+    hole_end: AtomicU64,
 }
 
 impl InChange {
@@ -27,15 +31,34 @@ impl InChange {
         self.end.store(range.end().get(), Ordering::SeqCst);
     }
 
+    /// As [`InChange::begin`], of two ranges that do not overlap.
+    pub(super) fn begin_two(&self, a: PageRange, b: PageRange) {
+        let (low, high) = if a.start() < b.start() { (a, b) } else { (b, a) };
+        self.hole_start.store(low.end().get(), Ordering::SeqCst);
+        self.hole_end.store(high.start().get(), Ordering::SeqCst);
+        self.start.store(low.start().get(), Ordering::SeqCst);
+        self.end.store(high.end().get(), Ordering::SeqCst);
+    }
+
     pub(super) fn end(&self) {
         self.end.store(0, Ordering::SeqCst);
+        self.hole_end.store(0, Ordering::SeqCst);
     }
 
     /// Whether a fault at `addr` has to wait.
     #[inline]
     pub(super) fn contains(&self, addr: VirtAddr) -> bool {
         // The end is read first and written last: a mix of two ranges can only say "wait" where that was not needed.
-        addr.get() < self.end.load(Ordering::SeqCst) && self.start.load(Ordering::SeqCst) <= addr.get()
+        addr.get() < self.end.load(Ordering::SeqCst)
+            && self.start.load(Ordering::SeqCst) <= addr.get()
+            && !self.in_hole(addr)
+    }
+}
+
+impl InChange {
+    #[cold]
+    fn in_hole(&self, addr: VirtAddr) -> bool {
+        addr.get() < self.hole_end.load(Ordering::SeqCst) && self.hole_start.load(Ordering::SeqCst) <= addr.get()
     }
 }
 

@@ -8,7 +8,7 @@ use core::hint::spin_loop;
 
 use crossbeam_epoch::Guard;
 
-use super::{Access, AddressSpace, Fault};
+use super::{Access, AddressSpace, Fault, retry_while};
 use crate::addr::{Level, PageRange, USER_END, VirtAddr};
 use crate::backing::{Object, ReferenceTables};
 use crate::error::Error;
@@ -88,13 +88,8 @@ impl AddressSpace {
     }
 
     pub(super) fn fault_with(&self, addr: VirtAddr, access: Access, force: Force) -> Result<(), Fault> {
-        // Unpinned again before reclaiming: a grace period does not end while somebody from before it is pinned.
-        let result = self.fault_pinned(&self.memory.pin(), addr, access, force);
-        if result == Err(Fault::OutOfMemory) && self.memory.may_reclaim() {
-            self.memory.reclaim();
-            return self.fault_pinned(&self.memory.pin(), addr, access, force);
-        }
-        result
+        let once = |guard: &Guard| self.fault_pinned(guard, addr, access, force);
+        retry_while(&self.memory, once, |result| *result == Err(Fault::OutOfMemory))
     }
 
     fn fault_pinned(&self, guard: &Guard, addr: VirtAddr, access: Access, force: Force) -> Result<(), Fault> {

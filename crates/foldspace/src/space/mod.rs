@@ -28,6 +28,7 @@ mod place;
 mod populate;
 mod protect;
 mod registry;
+mod remap;
 mod types;
 mod unmap;
 mod usage;
@@ -48,6 +49,7 @@ use change::InChange;
 pub use populate::{Failures, PopulateError};
 pub(crate) use registry::Registry;
 pub use registry::Spaces;
+pub use remap::{Destination, Leave, RemapRequest};
 pub use types::{Access, Fault, ForkMode, Layout, MAX_MAP_COUNT, MapRequest, Placement, STACK_GUARD_GAP, Usage};
 
 /// An address space: a page table and the VMAs that say what belongs in it.
@@ -171,13 +173,21 @@ fn new_root(memory: &Memory) -> Result<Frame> {
     Ok(root)
 }
 
-/// Runs an operation, and once more after freeing what waits for a grace period if it ran out of memory.
-pub(crate) fn retry_after_reclaim<T>(memory: &Memory, mut operation: impl FnMut(&Guard) -> Result<T>) -> Result<T> {
-    // Unpinned again before reclaiming: a grace period does not end while somebody from before it is pinned.
-    let result = operation(&memory.pin());
-    if matches!(result, Err(Error::OutOfMemory)) && memory.may_reclaim() {
-        memory.reclaim();
-        return operation(&memory.pin());
+/// Runs an operation, and again after freeing what waits for a grace period if it ran out of memory.
+pub(crate) fn retry_after_reclaim<T>(memory: &Memory, operation: impl FnMut(&Guard) -> Result<T>) -> Result<T> {
+    retry_while(memory, operation, |result| matches!(result, Err(Error::OutOfMemory)))
+}
+
+/// Runs an operation until it has not run out of memory, or nothing more can be freed.
+#[inline]
+fn retry_while<T>(memory: &Memory, mut operation: impl FnMut(&Guard) -> T, ran_out: impl Fn(&T) -> bool) -> T {
+    let mut attempt = 0;
+    loop {
+        // Unpinned again before reclaiming: a grace period does not end while somebody from before it is pinned.
+        let result = operation(&memory.pin());
+        if !ran_out(&result) || !memory.reclaim_for(attempt) {
+            return result;
+        }
+        attempt += 1;
     }
-    result
 }

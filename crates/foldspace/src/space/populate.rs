@@ -5,7 +5,7 @@ use core::hint::spin_loop;
 use crossbeam_epoch::Guard;
 
 use super::fault::Attempt;
-use super::{Access, AddressSpace, Fault};
+use super::{Access, AddressSpace, Fault, retry_while};
 use crate::addr::{Level, PAGE_SIZE, PageRange, VirtAddr};
 use crate::table::Entry;
 use crate::vma::{VersionRef, Vma, VmaFlags};
@@ -122,18 +122,13 @@ impl AddressSpace {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<VirtAddr, PopulateError> {
         let mut at = range.start();
-        let outcome = self.populate_pinned(&self.memory.pin(), range, &mut at, choose, interrupted);
-        match outcome {
-            // Unpinned again: a grace period does not end while somebody from before it is pinned.
-            Err(PopulateError::OutOfMemory) if self.memory.may_reclaim() => {
-                self.memory.reclaim();
-                let before = at;
-                let again = self.populate_pinned(&self.memory.pin(), range, &mut at, choose, interrupted);
-                // Some progress: the next page may be reclaimed for once more.
-                if at > before { again.or(Ok(())) } else { again }
-            }
-            outcome => outcome,
-        }?;
+        let once = |guard: &Guard| {
+            let before = at;
+            let outcome = self.populate_pinned(guard, range, &mut at, choose, interrupted);
+            // Some progress: the next page may be reclaimed for once more.
+            if at > before && outcome == Err(PopulateError::OutOfMemory) { Ok(()) } else { outcome }
+        };
+        retry_while(&self.memory, once, |outcome| *outcome == Err(PopulateError::OutOfMemory))?;
         Ok(at)
     }
 

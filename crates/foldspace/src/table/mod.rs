@@ -13,6 +13,7 @@ mod guards;
 mod path;
 mod range;
 mod release;
+mod relocate;
 mod stretch;
 mod supply;
 

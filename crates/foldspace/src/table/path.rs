@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 use super::{Entry, Exclusive, Supply, for_each_used};
 use crate::addr::{ENTRIES, Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
-use crate::frame::{Frame, Garbage, Home, Memory};
+use crate::frame::{Frame, Garbage, Memory};
 use crate::platform::{Flush, SpaceId};
 
 /// The root table of an address space, and the way to everything below it.
@@ -272,7 +272,7 @@ impl<'m> Root<'m> {
             if !entry.is_reference() {
                 from[index.get()].fetch_and(!Entry::WRITE, Ordering::AcqRel);
                 let record = self.memory.record(entry.frame());
-                record.set_home(Home::Lineage(lineage, index));
+                self.memory.share_home(record, lineage, index);
                 record.add_ref();
             }
             to[index.get()].store(entry.without(Entry::WRITE).bits(), Ordering::Release);

@@ -14,6 +14,8 @@ use crate::platform::Flush;
 pub(crate) enum Touch {
     /// Those that the range covers in part only: what it covers whole is dropped as it is.
     Edges,
+    /// As `Edges`, but reference tables that it covers in part are dropped, too: what is moved is easier to count without.
+    EdgesOfOurs,
     /// All, since entries change everywhere. Reference tables that it covers whole are dropped instead: they can be linked again.
     All,
     /// As `All`, but not last-level tables: for fork in mode leaf.
@@ -55,6 +57,7 @@ impl Touch {
         }
         match self {
             Touch::Edges => !part.whole,
+            Touch::EdgesOfOurs => !part.whole && !entry.is_reference(),
             Touch::All => !(part.whole && entry.is_reference()),
             Touch::Upper => !entry.is_reference() && level > Level::L2,
             Touch::Pages => !entry.is_reference(),
@@ -80,11 +83,26 @@ impl<'m> Root<'m> {
     }
 
     fn make_own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
-        let needed = self.count_shared(Some(self.frame), Level::L4, range, touch, false);
-        let mut supply = Supply::reserve(self.memory, needed)?;
+        let mut supply = Supply::reserve(self.memory, self.count_to_own(range, touch))?;
+        self.own_range_with(range, touch, &mut supply, garbage)
+    }
+
+    /// Tables that [`Root::own_range`] must copy.
+    pub(super) fn count_to_own(&self, range: PageRange, touch: Touch) -> u64 {
+        self.count_shared(Some(self.frame), Level::L4, range, touch, false)
+    }
+
+    /// [`Root::own_range`] with frames that have been set aside.
+    pub(super) fn own_range_with(
+        &self,
+        range: PageRange,
+        touch: Touch,
+        supply: &mut Supply<'m>,
+        garbage: &mut Garbage,
+    ) -> Result<()> {
         let mut rest = Some(range);
         while let Some(range) = rest {
-            let full_at = own_below(&mut self.lock(), range, touch, &mut supply, garbage)?;
+            let full_at = own_below(&mut self.lock(), range, touch, supply, garbage)?;
             rest = full_at.and_then(|at| PageRange::new(at, range.end()));
             if rest.is_some() {
                 garbage.settle(self.memory, self.space, Flush::Range(range));
@@ -129,10 +147,28 @@ impl<'m> Root<'m> {
         self.clear_all_but(range, garbage, &Spare { tables: &|_| true, guards: may_have_guards });
     }
 
+    /// As [`Root::clear_range`], where entries have been taken out already: tables that are empty since then go too.
+    pub(crate) fn clear_emptied(&self, range: PageRange, garbage: &mut Garbage, keep: &dyn Fn(PageRange) -> bool) {
+        let spare = Spare { tables: keep, guards: false };
+        self.clear_with(range, garbage, |range, garbage| {
+            clear_below(self.memory, &mut self.lock(), range, garbage, &spare)
+        });
+    }
+
     fn clear_all_but(&self, range: PageRange, garbage: &mut Garbage, spare: &Spare<'_>) {
+        self.clear_with(range, garbage, |range, garbage| self.clear_some(range, garbage, spare));
+    }
+
+    #[inline]
+    fn clear_with(
+        &self,
+        range: PageRange,
+        garbage: &mut Garbage,
+        clear_some: impl Fn(PageRange, &mut Garbage) -> Option<VirtAddr>,
+    ) {
         let mut rest = Some(range);
         while let Some(range) = rest {
-            let full_at = self.clear_some(range, garbage, spare);
+            let full_at = clear_some(range, garbage);
             rest = full_at.and_then(|at| PageRange::new(at, range.end()));
             if rest.is_some() {
                 garbage.settle(self.memory, self.space, Flush::Range(range));

@@ -15,6 +15,7 @@ mod pages;
 mod references;
 mod registry;
 mod regressions;
+mod remap;
 mod shootdown;
 mod sizes;
 mod threads;

@@ -1,6 +1,6 @@
 //! What may happen in a life, in terms that stay meaningful while a failing life is shrunk: places relative to what is mapped, not addresses.
 
-use foldspace::space::{Access, ForkMode};
+use foldspace::space::{Access, ForkMode, Leave};
 use foldspace::vma::VmaFlags;
 use proptest::prelude::*;
 
@@ -41,6 +41,15 @@ pub enum Where {
     Fixed(Place),
     FixedNoReplace(Place),
     Low,
+}
+
+/// Where to remap: [`foldspace::space::Destination`].
+#[derive(Clone, Copy, Debug)]
+pub enum Destined {
+    InPlace,
+    Anywhere,
+    Hint(Place),
+    Fixed(Place),
 }
 
 /// What to map.
@@ -95,6 +104,10 @@ pub enum Op {
     GuardInstall(Pick, Place, Len),
     GuardRemove(Pick, Place, Len),
     ProtectArea(Pick, Pick, VmaFlags),
+    /// From a place, so many pages, to be so many, there, and what stays.
+    Remap(Pick, Place, Len, Len, Destined, Leave),
+    /// As many pages of an area, from a page of it on, as there are, at a place with the same alignment.
+    MoveAligned(Pick, Pick, u8, i8),
     Brk(Pick, i16),
     Load(Pick, By, Place, Span),
     Fetch(Pick, Pick, Place, Span),
@@ -186,6 +199,19 @@ fn target() -> impl Strategy<Value = Where> {
     ]
 }
 
+fn destined() -> impl Strategy<Value = Destined> {
+    prop_oneof![
+        1 => Just(Destined::InPlace),
+        3 => Just(Destined::Anywhere),
+        1 => place().prop_map(Destined::Hint),
+        4 => place().prop_map(Destined::Fixed),
+    ]
+}
+
+fn leave() -> impl Strategy<Value = Leave> {
+    prop_oneof![3 => Just(Leave::Hole), 1 => Just(Leave::Area)]
+}
+
 fn what() -> impl Strategy<Value = What> {
     prop_oneof![
         6 => Just(What::Private),
@@ -229,6 +255,9 @@ pub fn op() -> impl Strategy<Value = Op> {
         2 => (p(), place(), len()).prop_map(|(s, at, len)| Op::GuardInstall(s, at, len)),
         1 => (p(), place(), len()).prop_map(|(s, at, len)| Op::GuardRemove(s, at, len)),
         2 => (p(), p(), access()).prop_map(|(s, area, access)| Op::ProtectArea(s, area, access)),
+        5 => (p(), place(), len(), len(), destined(), leave())
+            .prop_map(|(s, at, len, new, to, leave)| Op::Remap(s, at, len, new, to, leave)),
+        3 => (p(), p(), p(), -2i8..3).prop_map(|(s, area, skip, by)| Op::MoveAligned(s, area, skip, by)),
         2 => (p(), any::<i16>()).prop_map(|(s, by)| Op::Brk(s, by)),
         8 => (p(), by(), place(), span()).prop_map(|(s, by, at, span)| Op::Load(s, by, at, span)),
         1 => (p(), p(), place(), span()).prop_map(|(s, cpu, at, span)| Op::Fetch(s, cpu, at, span)),

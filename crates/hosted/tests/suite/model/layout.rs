@@ -38,7 +38,7 @@ impl ModelSpace {
         self.area(page).or_else(|| self.areas.range(page..).next().map(|(start, area)| (*start, *area)))
     }
 
-    fn is_free(&self, start: Page, end: Page) -> bool {
+    pub(super) fn is_free(&self, start: Page, end: Page) -> bool {
         self.area_or_next(start).is_none_or(|(next, _)| next >= end)
     }
 
@@ -99,19 +99,15 @@ impl ModelSpace {
             return Err(Error::BadRange);
         }
         let pages = VirtAddr(len).page_ceil().ok_or(Error::NoRoom)?.get() / PAGE;
-        // Private memory of whole huge pages begins at one, if there is room for one more.
-        let huge = (pages.is_multiple_of(HUGE) && !matches!(content, Content::Object(_))).then_some(HUGE);
-        let aligned = |search: &dyn Fn(u64) -> Result<Page, Error>| match huge {
-            Some(huge) => search(pages + huge).map(|at| at / huge * huge + huge).or_else(|_| search(pages)),
-            None => search(pages),
-        };
         let start = match placement {
-            Placement::Anywhere => aligned(&|pages| self.anywhere(pages))?,
+            Placement::Anywhere => self.anywhere_for(pages, content)?,
             Placement::Hint(hint) => match self.hinted(hint, pages) {
                 Some(start) => start,
                 None => self.anywhere(pages)?,
             },
-            Placement::Low(_) => aligned(&|pages| self.lowest_gap(pages, 0x4000_0000 / PAGE, 0x8000_0000 / PAGE))?,
+            Placement::Low(_) => {
+                aligned(pages, content, |pages| self.lowest_gap(pages, 0x4000_0000 / PAGE, 0x8000_0000 / PAGE))?
+            }
             Placement::Fixed(at) | Placement::FixedNoReplace(at) => {
                 if !at.is_page_aligned() {
                     return Err(Error::BadRange);
@@ -163,7 +159,7 @@ impl ModelSpace {
     }
 
     /// The highest gap below the base, or else the lowest above a third of the user half, as Linux falls back to.
-    fn anywhere(&self, pages: u64) -> Result<Page, Error> {
+    pub(super) fn anywhere(&self, pages: u64) -> Result<Page, Error> {
         let base = self.layout.mmap_base.get() / PAGE;
         let below = self.gaps().into_iter().rev().find_map(|(from, until)| {
             let until = until.min(base);
@@ -180,7 +176,12 @@ impl ModelSpace {
         found.ok_or(Error::NoRoom)
     }
 
-    fn hinted(&self, hint: VirtAddr, pages: u64) -> Option<Page> {
+    /// [`ModelSpace::anywhere`], aligned if that is how such memory is placed.
+    pub(super) fn anywhere_for(&self, pages: u64, content: Content) -> Result<Page, Error> {
+        aligned(pages, content, |pages| self.anywhere(pages))
+    }
+
+    pub(super) fn hinted(&self, hint: VirtAddr, pages: u64) -> Option<Page> {
         let start = hint.page_ceil()?.get() / PAGE;
         if start < LOWEST || pages > END || start > END - pages {
             return None;
@@ -303,6 +304,17 @@ impl ModelSpace {
     }
 }
 
+/// Private memory of whole huge pages begins at one, if there is room for one more.
+fn aligned(pages: u64, content: Content, search: impl Fn(u64) -> Result<Page, Error>) -> Result<Page, Error> {
+    if pages.is_multiple_of(HUGE)
+        && !matches!(content, Content::Object(_))
+        && let Ok(at) = search(pages + HUGE)
+    {
+        return Ok(at / HUGE * HUGE + HUGE);
+    }
+    search(pages)
+}
+
 /// The accesses that mprotect may give.
 fn may(flags: VmaFlags) -> VmaFlags {
     let mut allowed = VmaFlags::empty();
@@ -313,7 +325,7 @@ fn may(flags: VmaFlags) -> VmaFlags {
 }
 
 /// The area that started at `start`, from `from` on.
-fn part(start: Page, area: Area, from: Page) -> Area {
+pub(super) fn part(start: Page, area: Area, from: Page) -> Area {
     match area.content {
         Content::Anonymous | Content::Reference(_) => area,
         Content::Object(_) => Area { offset: area.offset + (from - start), ..area },

@@ -3,6 +3,7 @@
 mod content;
 mod layout;
 mod memory;
+mod remap;
 pub mod render;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,6 +2,7 @@
 
 mod memory;
 mod places;
+mod remap;
 mod verify;
 
 use std::collections::BTreeSet;
@@ -225,6 +226,8 @@ impl World {
                     self.protect(space, range, access);
                 }
             }
+            Op::Remap(space, at, len, new_len, to, leave) => self.remap(space, at, len, new_len, to, leave),
+            Op::MoveAligned(space, area, skip, by) => self.move_aligned(space, area, skip, by),
             Op::Brk(space, by) => {
                 let space = self.space(space);
                 let now = self.model.spaces[space].layout.brk;

@@ -1,0 +1,106 @@
+//! mremap.
+
+use foldspace::Error;
+use foldspace::space::{Destination, Leave, MAX_MAP_COUNT};
+use foldspace::vma::VmaFlags;
+
+use super::layout::{END, part};
+use super::{Area, ModelSpace, PAGE, Page};
+
+impl ModelSpace {
+    /// mremap, in pages. What it refuses it leaves as it was, but of several areas those that moved before.
+    pub fn remap(&mut self, start: Page, len: u64, new_len: u64, to: Destination, leave: Leave) -> Result<Page, Error> {
+        if leave == Leave::Area && (to == Destination::InPlace || len != new_len) {
+            return Err(Error::BadRange);
+        }
+        let Destination::Fixed(target) = to else { return self.remap_one(start, len, new_len, to, leave) };
+        if len != new_len {
+            return self.remap_one(start, len, new_len, to, leave);
+        }
+        let target = page(target)?;
+        if start > END - len {
+            return Err(Error::NotMapped);
+        }
+        if target > END.saturating_sub(len) || overlap(start, len, target, len) {
+            return Err(Error::BadRange);
+        }
+        if self.area(start).is_none() {
+            return Err(Error::NotMapped);
+        }
+        for (from, area) in self.overlapping(start, start + len) {
+            let (from, until) = (from.max(start), area.end.min(start + len));
+            let there = foldspace::VirtAddr((target + (from - start)) * PAGE);
+            self.remap_one(from, until - from, until - from, Destination::Fixed(there), leave)?;
+        }
+        Ok(target)
+    }
+
+    fn remap_one(&mut self, start: Page, len: u64, new_len: u64, to: Destination, leave: Leave) -> Result<Page, Error> {
+        let (from, area) = self.area(start).ok_or(Error::NotMapped)?;
+        let stays = matches!(to, Destination::InPlace | Destination::Anywhere) && leave == Leave::Hole;
+        if stays && new_len <= len {
+            if new_len < len && start + new_len < END && start + len <= END {
+                self.unmap(start + new_len, start + len)?;
+            }
+            return Ok(start);
+        }
+        if len == 0 && !area.flags.contains(VmaFlags::SHARED) {
+            return Err(Error::BadRange);
+        }
+        if len > area.end - start {
+            return Err(Error::NotMapped);
+        }
+        let added = if leave == Leave::Area { new_len } else { new_len.saturating_sub(len) };
+        if (self.mapped() + added).saturating_mul(PAGE) > self.layout.address_space_limit {
+            return Err(Error::NoRoom);
+        }
+        if self.areas.len() as u64 + 3 > MAX_MAP_COUNT {
+            return Err(Error::TooManyVmas);
+        }
+        if stays && start + len == area.end && start + new_len <= END && self.is_free(area.end, start + new_len) {
+            let more = Area { end: start + new_len, ..part(from, area, area.end) };
+            self.areas.insert(area.end, more);
+            self.merge_neighbours();
+            return Ok(start);
+        }
+        let target = match to {
+            Destination::InPlace => return Err(Error::NoRoom),
+            Destination::Anywhere => self.anywhere_for(new_len, area.content)?,
+            Destination::Hint(hint) if hint.get() == 0 => self.anywhere_for(new_len, area.content)?,
+            Destination::Hint(hint) => match self.hinted(hint, new_len) {
+                Some(page) => page,
+                None => self.anywhere(new_len)?,
+            },
+            Destination::Fixed(addr) => page(addr)?,
+        };
+        if new_len > END || target > END - new_len || overlap(start, len, target, new_len) {
+            return Err(Error::BadRange);
+        }
+        let moved: Vec<(Page, Vec<u8>)> = (self.private.range(start..start + len.min(new_len)))
+            .map(|(page, content)| (page - start + target, content.clone()))
+            .collect();
+        let lazy: Vec<Page> =
+            self.lazy.range(start..start + len.min(new_len)).map(|page| page - start + target).collect();
+        let there = Area { end: target + new_len, ..part(from, area, start) };
+        let left = Area { end: start + len, flags: area.flags - VmaFlags::LOCKED, ..part(from, area, start) };
+        self.carve(start, start + len);
+        if leave == Leave::Area {
+            self.areas.insert(start, left);
+        }
+        self.carve(target, target + new_len);
+        self.areas.insert(target, there);
+        self.private.extend(moved);
+        self.lazy.retain(|page| !(target..target + new_len).contains(page));
+        self.lazy.extend(lazy);
+        self.merge_neighbours();
+        Ok(target)
+    }
+}
+
+fn page(addr: foldspace::VirtAddr) -> Result<Page, Error> {
+    if addr.is_page_aligned() { Ok(addr.get() / PAGE) } else { Err(Error::BadRange) }
+}
+
+fn overlap(a: Page, a_len: u64, b: Page, b_len: u64) -> bool {
+    a < b + b_len && b < a + a_len
+}
