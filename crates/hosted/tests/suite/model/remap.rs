@@ -81,6 +81,8 @@ impl ModelSpace {
             .collect();
         let lazy: Vec<Page> =
             self.lazy.range(start..start + len.min(new_len)).map(|page| page - start + target).collect();
+        let guards: Vec<Page> =
+            self.guards.range(start..start + len.min(new_len)).map(|page| page - start + target).collect();
         let there = Area { end: target + new_len, ..part(from, area, start) };
         let left = Area { end: start + len, flags: area.flags - VmaFlags::LOCKED, ..part(from, area, start) };
         self.carve(start, start + len);
@@ -92,6 +94,7 @@ impl ModelSpace {
         self.private.extend(moved);
         self.lazy.retain(|page| !(target..target + new_len).contains(page));
         self.lazy.extend(lazy);
+        self.guards.extend(guards);
         self.merge_neighbours();
         Ok(target)
     }
