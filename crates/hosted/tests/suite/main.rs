@@ -9,6 +9,7 @@ mod interleave;
 mod isolation;
 mod life;
 mod linux;
+mod merges;
 mod model;
 mod ops;
 mod pages;
