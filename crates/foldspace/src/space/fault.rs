@@ -194,6 +194,10 @@ impl AddressSpace {
         garbage: &mut Garbage,
         access: Access,
     ) -> Result<Attempt, Fault> {
+        // Before the object is asked: past its end, too, a guard is a guard.
+        if access == Access::Write && self.tables().is_guarded(addr) {
+            return Err(Fault::NotMapped);
+        }
         let frame = object_frame(vma, object, addr)?;
         let mut supply = Supply::on_demand(&self.memory);
         let mut table = self.tables().own(addr, Level::L1, &mut supply, garbage).map_err(out_of_memory)?;
@@ -230,9 +234,6 @@ impl AddressSpace {
     ) -> Result<Attempt, Fault> {
         let mut garbage = Garbage::new();
         let attempt = match &vma.backing {
-            Backing::Object(_) if vma.flags.contains(VmaFlags::SHARED) && self.tables().is_guarded(addr) => {
-                Err(Fault::NotMapped)
-            }
             Backing::Object(object) if vma.flags.contains(VmaFlags::SHARED) => {
                 self.install_object(version, vma, object, addr, &mut garbage, Access::Write)
             }
@@ -297,13 +298,12 @@ impl AddressSpace {
     /// What a private page at `addr` starts from when `entry` is there now.
     #[inline]
     fn start_of(&self, vma: &Vma, addr: VirtAddr, entry: Entry) -> Result<Start, Fault> {
-        if !entry.is_empty() {
-            if entry.is_guard() {
-                return Err(Fault::NotMapped);
-            }
+        if entry.is_present() {
             if !entry.is_reference() {
                 return Ok(Start::Copy(entry.frame()));
             }
+        } else if entry.is_guard() {
+            return Err(Fault::NotMapped);
         }
         match &vma.backing {
             Backing::Anonymous => Ok(Start::Zeros),
