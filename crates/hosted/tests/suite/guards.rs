@@ -8,7 +8,9 @@ use std::thread;
 use foldspace::addr::PAGE_SIZE;
 use foldspace::backing::Reference;
 use foldspace::proc::{FrameNumbers, PagemapEntry};
-use foldspace::space::{Access, Fault, ForkMode, MapRequest, Placement, PopulateError};
+use foldspace::space::{
+    Access, Destination, Fault, ForkMode, Leave, MapRequest, Placement, PopulateError, RemapRequest,
+};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
 use foldspace_hosted::{CacheSize, Host, Layouts, Processor, Refusal};
@@ -245,6 +247,48 @@ fn pagemap_shows_guards() {
     let populated = space.populate(pages(0, 3), Access::Write, &mut || false);
     assert_eq!(populated, Err(PopulateError::Faulted(Fault::NotMapped)));
     assert_eq!(space.usage().resident_anon, 1, "up to the guard");
+}
+
+#[test]
+fn guards_move_with_their_memory() {
+    // Whole tables and single entries; alone, and with tables that a relative shares.
+    for (from, to, len) in [(0, 2048, 1024), (100, 2048, 700), (511, 3000, 2), (3, 5000, 1)] {
+        for shared in [false, true] {
+            for leave in [Leave::Hole, Leave::Area] {
+                let (host, space, mut processor) = machine();
+                map(&space, 0, 1100, RW, Backing::Anonymous);
+                store(&mut processor, from, 7).unwrap();
+                let guarded = [from, from + len - 1];
+                for number in guarded {
+                    space.guard_install(pages(number, 1)).unwrap();
+                }
+                let child = shared.then(|| space.fork().unwrap());
+                let len_bytes = len * PAGE_SIZE;
+                let request = RemapRequest {
+                    start: page(from),
+                    len: len_bytes,
+                    new_len: len_bytes,
+                    to: Destination::Fixed(page(to)),
+                    leave,
+                };
+                assert_eq!(space.remap(request), Ok(page(to)));
+                for number in guarded {
+                    let left = if leave == Leave::Area { Ok(0) } else { Err(Fault::NotMapped) };
+                    assert_eq!(load(&mut processor, number - from + to), Err(Fault::NotMapped));
+                    assert!(space.is_guarded(page(number - from + to)) && !space.is_guarded(page(number)));
+                    assert_eq!(load(&mut processor, number), left);
+                }
+                space.discard(pages(to, len)).unwrap();
+                assert!(space.is_guarded(page(to)) && space.is_guarded(page(to + len - 1)));
+                if let Some(child) = &child {
+                    assert!(child.is_guarded(page(from)) && child.is_guarded(page(from + len - 1)));
+                }
+                let everybody: Vec<&AddressSpace> =
+                    [Some(&space), child.as_ref()].into_iter().flatten().map(|space| &**space).collect();
+                host.memory().check(&everybody, &[]).unwrap();
+            }
+        }
+    }
 }
 
 /// A thread stack's guard costs no VMA, no page, and no table that the stack does not need anyway.
