@@ -58,7 +58,7 @@ impl<'m> Mapcounts<'m> {
     pub(crate) fn of_page(&mut self, entry: Entry, table: Frame, index: Index, paths: u64) -> Result<u64> {
         let frame = entry.frame();
         let record = self.memory.record(frame);
-        let slots = record.refs() - record.is_pinned() as u32;
+        let slots = record.refs().saturating_sub(record.is_pinned() as u32);
         if slots <= 1 {
             return Ok(paths);
         }

@@ -77,7 +77,7 @@ impl Smaps {
         out.extend_from_slice(b"THPeligible:    ");
         decimal(out, 0, 8);
         out.extend_from_slice(b"\nVmFlags: ");
-        flags(vma.flags, out);
+        flags(vma.flags, sizes.guards, out);
         out.push(b'\n');
         Ok(Some(vma.end()))
     }
@@ -115,6 +115,8 @@ struct Sizes {
     referenced: u64,
     anonymous: u64,
     lazy_free: u64,
+    /// Markers.
+    guards: u64,
     /// Proportional: bytes, with [`PSS_SHIFT`] binary places.
     pss_dirty: u64,
     pss_anon: u64,
@@ -144,6 +146,7 @@ impl Sizes {
             let Some(table) = pages.path.last().copied() else { return Ok(()) };
             let paths = counts.of_table(&pages.path)?;
             for (index, entry) in pages.iter() {
+                self.guards += entry.is_guard() as u64;
                 if entry.is_present() && !entry.is_reference() {
                     let owner = if entry.is_object() { object } else { Owner::Private };
                     let mapped = counts.of_page(entry, table, index, paths)?;
@@ -220,39 +223,40 @@ fn line(name: &str, value: u64, out: &mut Vec<u8>) {
     kib(out, value);
 }
 
-/// Linux's two letters for each flag, in the order of its bits (`show_smap_vma_flags`), each with a space after it.
-fn flags(flags: VmaFlags, out: &mut Vec<u8>) {
+/// Linux's two letters for each flag, in the order of its bits (`show_smap_vma_flags`), each with a space after it. `gu` says that there are guards now; Linux
+/// says it, once there was one, for as long as the VMA lives.
+fn flags(flags: VmaFlags, guards: u64, out: &mut Vec<u8>) {
     // Linux's VM_SHARED is what may be written through: a shared mapping of a file that was opened for reading keeps VM_MAYSHARE only.
     let writes_through = VmaFlags::SHARED.union(VmaFlags::MAY_WRITE);
+    let has = |flag| flags.contains(flag);
     let letters = [
-        (VmaFlags::READ, "rd"),
-        (VmaFlags::WRITE, "wr"),
-        (VmaFlags::EXEC, "ex"),
-        (writes_through, "sh"),
-        (VmaFlags::MAY_READ, "mr"),
-        (VmaFlags::MAY_WRITE, "mw"),
-        (VmaFlags::MAY_EXEC, "me"),
-        (VmaFlags::SHARED, "ms"),
-        (VmaFlags::GROWS_DOWN, "gd"),
-        (VmaFlags::LOCKED, "lo"),
-        (VmaFlags::SEQUENTIAL, "sr"),
-        (VmaFlags::RANDOM, "rr"),
-        (VmaFlags::DONT_FORK, "dc"),
-        (VmaFlags::LOCK_ON_FAULT, "lf"),
-        (VmaFlags::ACCOUNT, "ac"),
-        (VmaFlags::NO_RESERVE, "nr"),
-        (VmaFlags::WIPE_ON_FORK, "wf"),
-        (VmaFlags::DONT_DUMP, "dd"),
-        (VmaFlags::HUGE_PAGE, "hg"),
-        (VmaFlags::NO_HUGE_PAGE, "nh"),
-        (VmaFlags::MERGEABLE, "mg"),
-        (VmaFlags::DROPPABLE, "dp"),
-        (VmaFlags::SEALED, "sl"),
+        (has(VmaFlags::READ), "rd"),
+        (has(VmaFlags::WRITE), "wr"),
+        (has(VmaFlags::EXEC), "ex"),
+        (has(writes_through), "sh"),
+        (has(VmaFlags::MAY_READ), "mr"),
+        (has(VmaFlags::MAY_WRITE), "mw"),
+        (has(VmaFlags::MAY_EXEC), "me"),
+        (has(VmaFlags::SHARED), "ms"),
+        (has(VmaFlags::GROWS_DOWN), "gd"),
+        (guards > 0, "gu"),
+        (has(VmaFlags::LOCKED), "lo"),
+        (has(VmaFlags::SEQUENTIAL), "sr"),
+        (has(VmaFlags::RANDOM), "rr"),
+        (has(VmaFlags::DONT_FORK), "dc"),
+        (has(VmaFlags::LOCK_ON_FAULT), "lf"),
+        (has(VmaFlags::ACCOUNT), "ac"),
+        (has(VmaFlags::NO_RESERVE), "nr"),
+        (has(VmaFlags::WIPE_ON_FORK), "wf"),
+        (has(VmaFlags::DONT_DUMP), "dd"),
+        (has(VmaFlags::HUGE_PAGE), "hg"),
+        (has(VmaFlags::NO_HUGE_PAGE), "nh"),
+        (has(VmaFlags::MERGEABLE), "mg"),
+        (has(VmaFlags::DROPPABLE), "dp"),
+        (has(VmaFlags::SEALED), "sl"),
     ];
-    for (flag, letters) in letters {
-        if flags.contains(flag) {
-            out.extend_from_slice(letters.as_bytes());
-            out.push(b' ');
-        }
+    for (_, letters) in letters.iter().filter(|(shown, _)| *shown) {
+        out.extend_from_slice(letters.as_bytes());
+        out.push(b' ');
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use foldspace::addr::PAGE_SIZE;
 use foldspace::backing::Reference;
-use foldspace::space::{Access, ForkMode, MapRequest, Placement};
+use foldspace::proc::{FrameNumbers, PagemapEntry};
+use foldspace::space::{Access, Failures, ForkMode, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
 use foldspace_hosted::{CacheSize, Host, Layouts, Processor, Refusal};
@@ -92,7 +93,49 @@ impl Thread<'_> {
             21 => whatever(space.read(self.page(), &mut [0; 5000])),
             22 => whatever(space.fault(self.page(), Access::Execute)),
             23 => self.processor.deactivate(),
+            24 => self.look(&space),
+            25 => self.advise(&space),
+            26 => self.populate(&space),
             _ => self.touch(&space),
+        }
+    }
+
+    /// What /proc and mincore say while others change it: something, in its form.
+    fn look(&mut self, space: &AddressSpace) {
+        let range = self.range();
+        let range = PageRange::from_len(range.start(), range.len().min(512 * PAGE_SIZE)).unwrap();
+        let smaps = space.smaps();
+        let text = String::from_utf8(smaps.text(space).unwrap()).unwrap();
+        assert_eq!(text.lines().count() % 25, 0, "{text}");
+        let mut rollup = Vec::new();
+        space.smaps_rollup(&mut rollup).unwrap();
+        assert_eq!(rollup.iter().filter(|byte| **byte == b'\n').count(), 23);
+        let mut entries = vec![PagemapEntry(0); range.pages() as usize];
+        space.pagemap(range, FrameNumbers::Shown, &mut entries).unwrap();
+        let frames = (MEMORY / PAGE_SIZE) as usize;
+        assert!(entries.iter().all(|entry| entry.frame() < frames as u64));
+        let mut resident = vec![2; range.pages() as usize];
+        if let Ok(pages) = space.mincore(range, &mut resident) {
+            assert!(resident[..pages].iter().all(|resident| *resident < 2));
+        }
+    }
+
+    fn advise(&mut self, space: &AddressSpace) {
+        let range = self.range();
+        match self.dice.roll(4) {
+            0 => whatever(space.cold(range)),
+            1 => whatever(space.pageout(range)),
+            _ => whatever(space.free(range)),
+        }
+    }
+
+    fn populate(&mut self, space: &AddressSpace) {
+        let range = self.range();
+        let range = PageRange::from_len(range.start(), range.len().min(16 * PAGE_SIZE)).unwrap();
+        match self.dice.roll(3) {
+            0 => whatever(space.populate(range, Access::Read, &mut || false)),
+            1 => whatever(space.populate(range, Access::Write, &mut || false)),
+            _ => whatever(space.populate_mapped(range, Failures::Skip, &mut || false)),
         }
     }
 
