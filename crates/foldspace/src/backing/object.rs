@@ -36,6 +36,10 @@ pub trait Source: Send + Sync {
     fn identity(&self) -> Identity;
     /// Appends the path, as `/proc/PID/maps` is to show it (unescaped).
     fn path(&self, out: &mut Vec<u8>);
+    /// Whether its pages have no other place than memory (a memfd, a System V segment) and so count as shared memory, not as a file's.
+    fn is_shared_memory(&self) -> bool {
+        false
+    }
 }
 
 /// A sequence of pages that can be mapped by many address spaces, and read and written as a file.
@@ -98,6 +102,14 @@ impl Object {
     /// Whether it is shared anonymous memory rather than a file.
     pub fn is_anonymous(&self) -> bool {
         matches!(self.source, Content::Anonymous(_))
+    }
+
+    /// Whether its pages count as shared memory (RssShmem) rather than as a file's (RssFile).
+    pub fn is_shared_memory(&self) -> bool {
+        match &self.source {
+            Content::Source(source) => source.is_shared_memory(),
+            Content::Anonymous(_) => true,
+        }
     }
 
     /// Device and inode. Shared anonymous memory has device 0:1, as Linux's internal tmpfs usually has.

@@ -1,6 +1,7 @@
 //! Physical frames: their records, the allocator, and [`Memory`], which holds them all.
 
 mod buddy;
+mod contents;
 #[expect(unsafe_code, reason = "turns frame numbers into pointers, and does nothing else")]
 mod direct_map;
 mod garbage;
@@ -10,6 +11,7 @@ mod record;
 
 use core::sync::atomic::AtomicU64;
 
+pub use contents::Contents;
 pub(crate) use garbage::Garbage;
 pub use memory::{Memory, MemoryConfig, MemoryStats};
 pub(crate) use record::{Counts, Kind, NONE, Record};

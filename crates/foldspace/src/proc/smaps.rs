@@ -138,7 +138,7 @@ impl Sizes {
         let memory = space.memory();
         let _guard = memory.pin();
         let object = match &vma.backing {
-            Backing::Object(object) if object.is_anonymous() => Owner::SharedMemory,
+            Backing::Object(object) if object.is_shared_memory() => Owner::SharedMemory,
             _ => Owner::File,
         };
         space.tables().try_for_each_stretch(vma.range, |_, stretch| {

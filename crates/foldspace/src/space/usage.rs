@@ -90,7 +90,7 @@ impl Walk<'_> {
         let Some(span) = PageRange::new(VirtAddr(start), end) else { return ObjectPages::default() };
         let objects = || {
             self.version.range(span).filter_map(|vma| match &vma.backing {
-                Backing::Object(object) => Some((vma.range, object.is_anonymous())),
+                Backing::Object(object) => Some((vma.range, object.is_shared_memory())),
                 Backing::Anonymous | Backing::Reference(_) => None,
             })
         };

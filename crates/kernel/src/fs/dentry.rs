@@ -156,13 +156,6 @@ impl Dentry {
         self.children.lock().by_name.len()
     }
 
-    /// Calls `look` for each entry of a directory in memory, by name. The directory is locked meanwhile.
-    pub fn for_each_child(&self, look: &mut dyn FnMut(&Arc<Dentry>)) {
-        if matches!(self.inode.kind, Kind::Directory) {
-            self.children.lock().by_name.values().for_each(|(_, child)| look(child));
-        }
-    }
-
     /// The newest entry older than `before`, and its age.
     pub fn newest_before(&self, before: u64) -> Option<(u64, Arc<Dentry>)> {
         let children = self.children.lock();

@@ -100,24 +100,6 @@ pub fn unmount(target: &Arc<Dentry>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Pages of all files that have a name. O(names).
-pub fn cached_pages() -> u64 {
-    let mut sum = 0;
-    // Not by recursion: programs decide how deep directories are.
-    let mut directories: Vec<Arc<Dentry>> = all().into_iter().map(|mount| mount.root).collect();
-    while let Some(directory) = directories.pop() {
-        directory.for_each_child(&mut |child| match child.inode.regular() {
-            // A file with several names counts once, as near as that is known without keeping book.
-            Some(regular) => {
-                sum += regular.object().resident_pages() / u64::from(child.inode.attributes.lock().links.max(1));
-            }
-            None if child.child_count() > 0 => directories.push(child.clone()),
-            None => {}
-        });
-    }
-    sum
-}
-
 fn populate_devices(root: &Arc<Dentry>) -> Result<(), Errno> {
     let superblock = &root.inode.superblock;
     for &(name, permissions, number) in DEVICES {

@@ -14,7 +14,7 @@ use super::inode::{Attributes, DeviceNumber, Inode, Kind, Writing};
 use super::io::{CHUNK, PageBuffer, Sink, Supply, done_or_fault};
 use super::reserve;
 use super::seal::Seals;
-use super::superblock::Superblock;
+use super::superblock::{self, Superblock};
 use crate::errno::Errno;
 use crate::mm;
 use crate::syscall::SysResult;
@@ -40,6 +40,8 @@ struct FileSource {
     /// Initial content, from the archive; pages past its end are zero.
     content: &'static [u8],
     label: Arc<Mutex<Label>>,
+    /// Whether it is a memfd.
+    in_memory_only: bool,
 }
 
 impl Source for FileSource {
@@ -52,6 +54,10 @@ impl Source for FileSource {
 
     fn identity(&self) -> Identity {
         Identity { major: self.device.major, minor: self.device.minor, inode: self.inode }
+    }
+
+    fn is_shared_memory(&self) -> bool {
+        self.in_memory_only
     }
 
     fn path(&self, out: &mut Vec<u8>) {
@@ -95,7 +101,13 @@ impl Regular {
     ) -> Result<Arc<Inode>, Errno> {
         let number = superblock.next_inode();
         let label = Arc::new(Mutex::new(Label::Removed(Vec::new())));
-        let source = FileSource { device: superblock.device, inode: number, content, label: label.clone() };
+        let source = FileSource {
+            device: superblock.device,
+            inode: number,
+            content,
+            label: label.clone(),
+            in_memory_only: Arc::ptr_eq(superblock, superblock::shmem()),
+        };
         let object = Object::new(mm::memory(), Box::new(source), content.len() as u64)?;
         mm::objects::made(&object);
         let regular = Regular {

@@ -30,8 +30,21 @@ pub struct Capabilities {
 /// Every capability of Linux 6.18: `CAP_LAST_CAP` is 40.
 pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
 
+/// `CAP_IPC_LOCK` (`linux/capability.h`): to lock memory without limit.
+pub const CAP_IPC_LOCK: u32 = 14;
+/// `CAP_SYS_RAWIO`: to map the lowest addresses.
+pub const CAP_SYS_RAWIO: u32 = 17;
 /// `CAP_SYS_PTRACE`: to look into any process.
 pub const CAP_SYS_PTRACE: u32 = 19;
+
+/// `CAP_SYS_ADMIN`.
+pub const CAP_SYS_ADMIN: u32 = 21;
+/// `CAP_SYS_NICE`: to influence how others run.
+pub const CAP_SYS_NICE: u32 = 23;
+/// `CAP_SYS_RESOURCE`: to raise limits.
+pub const CAP_SYS_RESOURCE: u32 = 24;
+/// `CAP_CHECKPOINT_RESTORE`: to make a process what another was.
+pub const CAP_CHECKPOINT_RESTORE: u32 = 40;
 
 impl Credentials {
     /// Whether a capability is effective.

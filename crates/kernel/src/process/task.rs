@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use foldspace::AddressSpace;
+use linux_raw_sys::general as raw;
 use smallvec::SmallVec;
 use spin::{Mutex, Once};
 
-use super::credentials::Credentials;
+use super::credentials::{CAP_IPC_LOCK, Credentials};
 use super::exec::Program;
 use super::exit::{ExitStatus, VforkDone};
 use super::limits::Limits;
@@ -132,6 +133,18 @@ impl Task {
         let before = core::mem::replace(&mut *self.credentials.lock(), credentials.clone());
         if !before.acts_as(&credentials) {
             self.process.dumpable.store(false, Ordering::Relaxed);
+        }
+        if before.may(CAP_IPC_LOCK) != credentials.may(CAP_IPC_LOCK) {
+            let limit = self.lock_limit();
+            self.space().update_layout(|layout| layout.lock_limit = limit);
+        }
+    }
+
+    /// Bytes that it may lock in memory: `RLIMIT_MEMLOCK`, which does not count for who has `CAP_IPC_LOCK`.
+    pub fn lock_limit(&self) -> u64 {
+        match self.credentials.lock().may(CAP_IPC_LOCK) {
+            true => u64::MAX,
+            false => self.process.limits.lock().soft(raw::RLIMIT_MEMLOCK),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::errno::Errno;
 use crate::fs::Mappable;
 use crate::fs::file::OpenFlags;
 use crate::mm::{is_scarce, memory, objects};
+use crate::process::credentials::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, CAP_SYS_RAWIO, CAP_SYS_RESOURCE};
 use crate::process::{Task, signal};
 use crate::sched;
 
@@ -28,7 +29,7 @@ pub const CALLS: &[(Sysno, Handler)] = &[
 
 pub(super) const PAGE: u64 = PAGE_SIZE;
 
-/// The current task, in its address space.
+/// The current task, in its address space or in one that it gives advice about.
 pub(super) struct Current<'a> {
     task: &'a Task,
     space: &'a AddressSpace,
@@ -57,9 +58,13 @@ impl Caller for Current<'_> {
         Ok(OpenFile { content, rights, max_len })
     }
 
-    /// The capabilities themselves are kept for programs to look at; root has them.
-    fn is_capable(&self, _: Capability) -> bool {
-        self.task.credentials().is_privileged()
+    fn is_capable(&self, capability: Capability) -> bool {
+        let credentials = self.task.credentials();
+        match capability {
+            Capability::RawIo => credentials.may(CAP_SYS_RAWIO),
+            Capability::Resource => credentials.may(CAP_SYS_RESOURCE),
+            Capability::CheckpointRestore => credentials.may(CAP_CHECKPOINT_RESTORE) || credentials.may(CAP_SYS_ADMIN),
+        }
     }
 
     fn is_being_killed(&self) -> bool {
@@ -79,6 +84,15 @@ pub(super) fn call<R>(
     act: impl FnOnce(&Current<'_>) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
     in_space(|space| act(&Current { task: ctx.task, space }))?
+}
+
+/// The same in another address space.
+pub(super) fn call_in<R>(
+    ctx: &SyscallContext<'_>,
+    space: &AddressSpace,
+    act: impl FnOnce(&Current<'_>) -> Result<R, Errno>,
+) -> Result<R, Errno> {
+    act(&Current { task: ctx.task, space })
 }
 
 /// Lets `look` at the caller's address space.

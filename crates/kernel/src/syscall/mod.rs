@@ -11,6 +11,7 @@ mod memory;
 mod pidfd;
 mod prctl;
 mod process;
+mod process_madvise;
 mod process_vm;
 mod resource;
 mod scheduling;
@@ -54,7 +55,7 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 15] = [
+    let subjects: [&[(Sysno, Handler)]; 16] = [
         advice::CALLS,
         file::FILE_CALLS,
         futex::CALLS,
@@ -63,6 +64,7 @@ const fn table() -> [Handler; NUMBERS] {
         pidfd::CALLS,
         prctl::CALLS,
         process::CALLS,
+        process_madvise::CALLS,
         process_vm::CALLS,
         resource::CALLS,
         scheduling::CALLS,

@@ -6,6 +6,7 @@ use syscalls::Sysno;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
+use crate::process::credentials::CAP_SYS_RESOURCE;
 use crate::process::limits::{Limit, MAX_FILES};
 use crate::process::{Pid, Process, tree};
 
@@ -24,7 +25,7 @@ const RUSAGE_THREAD: i32 = 1;
 
 /// Reads and changes a limit of a process. `EPERM`: above what it may have.
 fn exchange(ctx: &SyscallContext<'_>, process: &Process, resource: u32, new: Option<Limit>) -> Result<Limit, Errno> {
-    let privileged = ctx.task.credentials().is_privileged();
+    let privileged = ctx.task.credentials().may(CAP_SYS_RESOURCE);
     let old = {
         let mut limits = process.limits.lock();
         let old = limits.get(resource).ok_or(Errno::EINVAL)?;
@@ -51,12 +52,12 @@ fn exchange(ctx: &SyscallContext<'_>, process: &Process, resource: u32, new: Opt
 /// Tells the memory manager about limits that are its business.
 fn apply(process: &Process, resource: u32, limit: Limit) {
     let Some(task) = process.leader() else { return };
-    let may_lock_all = task.credentials().is_privileged();
+    let lock_limit = task.lock_limit();
     task.space().update_layout(|layout| match resource {
         raw::RLIMIT_STACK => layout.stack_limit = limit.soft,
         raw::RLIMIT_DATA => (layout.data_limit, layout.data_limit_hard) = (limit.soft, limit.hard),
         raw::RLIMIT_AS => layout.address_space_limit = limit.soft,
-        raw::RLIMIT_MEMLOCK if !may_lock_all => layout.lock_limit = limit.soft,
+        raw::RLIMIT_MEMLOCK => layout.lock_limit = lock_limit,
         _ => {}
     });
 }

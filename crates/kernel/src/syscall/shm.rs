@@ -3,10 +3,12 @@
 //! A segment is attached where a VMA shows its object; nothing else keeps count. A segment that was removed lives on in the VMAs that
 //! show it, and its number is found as long as there is one.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
+use foldspace::backing::{Identity, Source};
 use foldspace::space::{MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
@@ -46,6 +48,31 @@ const SHM_DEST: u32 = 0o1000;
 const MAX_SEGMENTS: usize = 4096;
 /// Largest segment: what fits into an address space.
 const MAX_SIZE: u64 = 1 << 46;
+
+/// What the memory manager is told of a segment: zeros with the name that Linux shows (`newseg` of `ipc/shm.c`).
+struct SegmentSource {
+    key: i32,
+    id: i32,
+}
+
+impl Source for SegmentSource {
+    fn fill(&self, _index: u64, _page: &mut [u8]) -> foldspace::Result<()> {
+        Ok(())
+    }
+
+    /// The inode number is the segment's.
+    fn identity(&self) -> Identity {
+        Identity { major: 0, minor: 1, inode: self.id as u64 }
+    }
+
+    fn path(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(alloc::format!("/SYSV{:08x} (deleted)", self.key).as_bytes());
+    }
+
+    fn is_shared_memory(&self) -> bool {
+        true
+    }
+}
 
 /// How a segment is held.
 enum Hold {
@@ -160,9 +187,9 @@ fn shmget(ctx: &mut SyscallContext<'_>) -> SysResult {
         return Err(Errno::ENOSPC);
     }
     let len = round_up(size).ok_or(Errno::EINVAL)?;
-    let object = Object::anonymous(memory(), len)?;
-    objects::made(&object);
     let id = segments.next_id;
+    let object = Object::new(memory(), Box::new(SegmentSource { key, id }), len)?;
+    objects::made(&object);
     segments.next_id = segments.next_id.checked_add(1).ok_or(Errno::ENOSPC)?;
     let owner = (who.euid, who.egid);
     segments.by_id.insert(

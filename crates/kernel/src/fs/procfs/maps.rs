@@ -1,9 +1,9 @@
-//! `/proc/PID/maps`: one version of the address space from the first byte to the last, made line by line.
+//! `/proc/PID/maps`, `smaps` and `smaps_rollup`: one version of the address space from the first byte to the last, made piece by piece.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
-use foldspace::proc::Maps;
+use foldspace::proc::{Maps, Smaps};
 use foldspace::{AddressSpace, VirtAddr};
 use spin::Mutex;
 
@@ -14,32 +14,56 @@ use crate::fs::io::{Sink, Supply, done_or_fault};
 use crate::process::Pid;
 use crate::syscall::SysResult;
 
+/// Which of the files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// A line for each VMA.
+    Maps,
+    /// The same with sizes below each line.
+    Smaps,
+    /// Sums of the sizes.
+    Rollup,
+}
+
 /// An open maps file. It is bound to the address space that it was opened on, and does not keep it alive: once it is gone (exec,
-/// exit), reads give end of file.
+/// exit), reads give end of file, or `ESRCH` for sums.
 pub struct MapsBody {
     space: Weak<AddressSpace>,
+    form: Form,
     reader: Mutex<Option<Reader>>,
 }
 
-/// Bytes of lines that are made at a time, but for the end of the last.
+/// Bytes of text that are made at a time, but for the end of the last piece.
 const BATCH: usize = 3800;
+
+/// What makes the text of one VMA.
+enum Pieces {
+    Maps(Maps),
+    Smaps(Smaps),
+    Rollup,
+}
 
 /// A reading in progress.
 struct Reader {
-    maps: Maps,
-    /// Where the next line begins in the address space; `None` after the last.
+    pieces: Pieces,
+    /// Where the next piece begins in the address space; `None` after the last.
     next: Option<VirtAddr>,
-    /// The lines that are being given out.
+    /// The text that is being given out.
     lines: Vec<u8>,
-    /// Bytes of them already given.
+    /// Bytes of it already given.
     given: usize,
     /// Offset of the next byte in the file.
     offset: u64,
 }
 
 impl Reader {
-    fn new(space: &AddressSpace) -> Reader {
-        Reader { maps: space.maps(), next: Some(VirtAddr(0)), lines: Vec::with_capacity(160), given: 0, offset: 0 }
+    fn new(space: &AddressSpace, form: Form) -> Reader {
+        let pieces = match form {
+            Form::Maps => Pieces::Maps(space.maps()),
+            Form::Smaps => Pieces::Smaps(space.smaps()),
+            Form::Rollup => Pieces::Rollup,
+        };
+        Reader { pieces, next: Some(VirtAddr(0)), lines: Vec::with_capacity(160), given: 0, offset: 0 }
     }
 
     /// Back to the first byte of the same version.
@@ -50,17 +74,24 @@ impl Reader {
         self.offset = 0;
     }
 
-    /// What is left of the lines made so far, or as many more as hold `wanted` bytes (or [`BATCH`]); empty at the end.
-    fn rest(&mut self, wanted: usize) -> &[u8] {
+    /// What is left of the text made so far, or as many more pieces as hold `wanted` bytes (or [`BATCH`]); empty at the end.
+    fn rest(&mut self, space: &AddressSpace, wanted: usize) -> Result<&[u8], Errno> {
         if self.given == self.lines.len() {
             self.lines.clear();
             self.given = 0;
             while self.lines.len() < wanted.min(BATCH) {
                 let Some(from) = self.next else { break };
-                self.next = self.maps.line(from, &mut self.lines);
+                self.next = match &self.pieces {
+                    Pieces::Maps(maps) => maps.line(from, &mut self.lines),
+                    Pieces::Smaps(smaps) => smaps.entry(space, from, &mut self.lines)?,
+                    Pieces::Rollup => {
+                        space.smaps_rollup(&mut self.lines)?;
+                        None
+                    }
+                };
             }
         }
-        &self.lines[self.given..]
+        Ok(&self.lines[self.given..])
     }
 
     fn advance(&mut self, bytes: usize) {
@@ -69,24 +100,29 @@ impl Reader {
     }
 
     /// Moves to an offset, from the start if it lies behind.
-    fn seek(&mut self, offset: u64) {
+    fn seek(&mut self, space: &AddressSpace, offset: u64) -> Result<(), Errno> {
         if offset < self.offset {
             self.rewind();
         }
         while self.offset < offset {
-            let rest = self.rest(BATCH).len();
+            let rest = self.rest(space, BATCH)?.len();
             if rest == 0 {
-                return;
+                break;
             }
             self.advance(rest.min((offset - self.offset) as usize));
         }
+        Ok(())
     }
 
-    fn read(&mut self, out: &mut dyn Sink) -> SysResult {
+    fn read(&mut self, space: &AddressSpace, out: &mut dyn Sink) -> SysResult {
         let mut done = 0;
         while out.room() > 0 {
             let room = out.room();
-            let rest = self.rest(room);
+            let rest = match self.rest(space, room) {
+                Ok(rest) => rest,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            };
             if rest.is_empty() {
                 break;
             }
@@ -104,28 +140,30 @@ impl Reader {
 
 impl MapsBody {
     /// Opens the maps of a thread. `ESRCH` if it is gone, `EACCES` if its memory is not for the caller to look at.
-    pub fn open(pid: Pid) -> Result<MapsBody, Errno> {
-        Ok(MapsBody { space: Arc::downgrade(&open_task(pid)?.space()), reader: Mutex::new(None) })
+    pub fn open(pid: Pid, form: Form) -> Result<MapsBody, Errno> {
+        Ok(MapsBody { space: Arc::downgrade(&open_task(pid)?.space()), form, reader: Mutex::new(None) })
     }
 }
 
 impl Body for MapsBody {
     fn read(&self, file: &File, at: Option<u64>, out: &mut dyn Sink) -> SysResult {
-        let Some(space) = self.space.upgrade() else { return Ok(0) };
+        let Some(space) = self.space.upgrade() else {
+            return if self.form == Form::Rollup { Err(Errno::ESRCH) } else { Ok(0) };
+        };
         let mut position = file.position.lock();
         let offset = at.unwrap_or(*position);
         let mut reader = self.reader.lock();
         let reader = match &mut *reader {
             // A new reading sees what is there now.
-            slot if offset == 0 => slot.insert(Reader::new(&space)),
+            slot if offset == 0 => slot.insert(Reader::new(&space, self.form)),
             Some(reader) => reader,
-            slot => slot.insert(Reader::new(&space)),
+            slot => slot.insert(Reader::new(&space, self.form)),
         };
-        reader.seek(offset);
+        reader.seek(&space, offset)?;
         if reader.offset != offset {
             return Ok(0);
         }
-        let done = reader.read(out)?;
+        let done = reader.read(&space, out)?;
         if at.is_none() {
             *position += done as u64;
         }

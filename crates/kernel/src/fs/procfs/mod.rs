@@ -3,8 +3,10 @@
 mod listing;
 mod maps;
 mod node;
+mod pagemap;
 mod process;
 mod status;
+mod sysctl;
 pub mod system;
 mod text;
 
@@ -18,7 +20,10 @@ use super::file::{Body, OpenFlags};
 use super::inode::{Attributes, Inode, Kind, mode};
 use super::superblock::{FsType, Superblock};
 use crate::errno::Errno;
+use maps::{Form, MapsBody};
+use node::ProcessFile;
 pub use node::{Jump, Node};
+use pagemap::PagemapBody;
 
 fn superblock() -> &'static Arc<Superblock> {
     static PROC: Once<Arc<Superblock>> = Once::new();
@@ -51,7 +56,12 @@ pub fn open(node: &Node, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> {
         mode::S_IFLNK => Err(Errno::ELOOP),
         _ if flags.writable() && node.refuses_writers() => Err(Errno::EACCES),
         _ => match *node {
-            Node::ProcessFile { pid, file: node::ProcessFile::Maps } => Ok(Box::new(maps::MapsBody::open(pid)?)),
+            Node::ProcessFile { pid, file: ProcessFile::Maps } => Ok(Box::new(MapsBody::open(pid, Form::Maps)?)),
+            Node::ProcessFile { pid, file: ProcessFile::Smaps } => Ok(Box::new(MapsBody::open(pid, Form::Smaps)?)),
+            Node::ProcessFile { pid, file: ProcessFile::SmapsRollup } => {
+                Ok(Box::new(MapsBody::open(pid, Form::Rollup)?))
+            }
+            Node::ProcessFile { pid, file: ProcessFile::Pagemap } => Ok(Box::new(PagemapBody::open(pid)?)),
             node => Ok(Box::new(text::TextBody::new(node)?)),
         },
     }

@@ -5,6 +5,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::sysctl;
 use crate::errno::Errno;
 use crate::fs::dentry::Dentry;
 use crate::fs::file::File;
@@ -31,6 +32,7 @@ pub enum SystemFile {
     MaxMapCount,
     OvercommitMemory,
     MmapMinAddr,
+    CowPte,
     OsType,
     OsRelease,
     KernelVersion,
@@ -45,10 +47,20 @@ pub enum SystemFile {
     FileMax,
 }
 
+impl SystemFile {
+    /// Whether it is one of `/proc/sys`.
+    pub fn is_setting(self) -> bool {
+        self as u32 >= SystemFile::MaxMapCount as u32
+    }
+}
+
 /// Files about one thread or process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProcessFile {
     Maps,
+    Smaps,
+    SmapsRollup,
+    Pagemap,
     Status,
     Stat,
     Statm,
@@ -181,6 +193,7 @@ const SYS_FS: &[(&str, Node)] = &[
 ];
 
 const SYS_VM: &[(&str, Node)] = &[
+    ("cow_pte", Node::System(SystemFile::CowPte)),
     ("max_map_count", Node::System(SystemFile::MaxMapCount)),
     ("mmap_min_addr", Node::System(SystemFile::MmapMinAddr)),
     ("overcommit_memory", Node::System(SystemFile::OvercommitMemory)),
@@ -223,6 +236,9 @@ const PROCESS: &[(&str, Part)] = &[
     ("stat", Part::File(ProcessFile::Stat)),
     ("statm", Part::File(ProcessFile::Statm)),
     ("maps", Part::File(ProcessFile::Maps)),
+    ("smaps", Part::File(ProcessFile::Smaps)),
+    ("smaps_rollup", Part::File(ProcessFile::SmapsRollup)),
+    ("pagemap", Part::File(ProcessFile::Pagemap)),
     ("cwd", Part::Link(ProcessLink::Cwd)),
     ("root", Part::Link(ProcessLink::Root)),
     ("exe", Part::Link(ProcessLink::Exe)),
@@ -382,9 +398,10 @@ impl Node {
                 Ok(file) => 0o100 | (u32::from(file.readable()) << 8) | (u32::from(file.writable()) << 7),
                 Err(_) => 0o100,
             },
-            Node::ProcessFile { file: ProcessFile::Environ, .. } => 0o400,
+            Node::ProcessFile { file: ProcessFile::Environ | ProcessFile::Pagemap, .. } => 0o400,
             Node::ProcessFile { file: ProcessFile::Comm | ProcessFile::OomScoreAdj, .. } => 0o644,
             Node::System(SystemFile::SysrqTrigger) => 0o200,
+            Node::System(file) if sysctl::is_writable(file) => 0o644,
             Node::System(_) | Node::ProcessFile { .. } | Node::FdInfo { .. } => 0o444,
             _ => 0o555,
         }
@@ -392,7 +409,7 @@ impl Node {
 
     /// Whether not even root may open it for writing: what `/proc/sys` only shows.
     pub fn refuses_writers(&self) -> bool {
-        matches!(self, Node::System(file) if *file as u32 >= SystemFile::MaxMapCount as u32)
+        matches!(self, Node::System(file) if file.is_setting() && !sysctl::is_writable(*file))
     }
 
     /// `st_size`: of links to files it is constant, of a directory of them their number (`proc_fd_getattr`).

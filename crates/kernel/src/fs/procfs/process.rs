@@ -25,7 +25,7 @@ pub fn text(file: ProcessFile, task: &Arc<Task>, out: &mut Vec<u8>) -> Result<()
     match file {
         ProcessFile::Status => status::status(task, out),
         ProcessFile::Stat => stat(task, out),
-        ProcessFile::Statm => statm(task, out),
+        ProcessFile::Statm => task.space().statm(out),
         ProcessFile::Cmdline => {
             let (start, end) = task.space().layout().args;
             strings(&task.space(), start, end, out);
@@ -47,8 +47,10 @@ pub fn text(file: ProcessFile, task: &Arc<Task>, out: &mut Vec<u8>) -> Result<()
         }
         ProcessFile::Wchan => out.push(b'0'),
         ProcessFile::Cgroup => out.extend_from_slice(b"0::/\n"),
-        // Opened as a body of its own.
-        ProcessFile::Maps => return Err(Errno::EINVAL),
+        // Opened as bodies of their own.
+        ProcessFile::Maps | ProcessFile::Smaps | ProcessFile::SmapsRollup | ProcessFile::Pagemap => {
+            return Err(Errno::EINVAL);
+        }
     }
     Ok(())
 }
@@ -136,22 +138,6 @@ fn stat(task: &Arc<Task>, out: &mut Vec<u8>) {
 /// Live threads of a task's process; a zombie still counts as one.
 pub fn threads(task: &Task) -> usize {
     task.process.threads.lock().len().max(1)
-}
-
-fn statm(task: &Task, out: &mut Vec<u8>) {
-    let space = task.space();
-    let usage = space.usage();
-    let layout = space.layout();
-    let shared = usage.resident_file + usage.resident_shared;
-    let code = (layout.code.1.get().div_ceil(4096)).saturating_sub(layout.code.0.get() / 4096);
-    Text(out).put(format_args!(
-        "{} {} {} {} 0 {} 0\n",
-        usage.mapped,
-        usage.resident_anon + shared,
-        shared,
-        code,
-        usage.data + usage.stack,
-    ));
 }
 
 fn limits(task: &Task, out: &mut Vec<u8>) {

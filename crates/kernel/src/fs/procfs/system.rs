@@ -10,6 +10,7 @@ use raw_cpuid::CpuId;
 use spin::Once;
 
 use super::node::SystemFile;
+use super::sysctl;
 use crate::fs::fdtable::MAX_FDS;
 use crate::fs::{mount, pipe, random};
 use crate::mm;
@@ -63,6 +64,9 @@ impl Text<'_> {
 /// Appends a text.
 pub fn text(file: SystemFile, out: &mut Vec<u8>) {
     let mut text = Text(out);
+    if let Some(number) = sysctl::show(file) {
+        return text.put(format_args!("{number}\n"));
+    }
     match file {
         SystemFile::Cmdline => {
             text.bytes(crate::boot::info::info().command_line().as_bytes());
@@ -101,14 +105,13 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
             text.bytes(b" (foldspace) ");
             text.line(version());
         }
-        // To be written only.
-        SystemFile::SysrqTrigger => {}
+        // To be written only, or shown already.
+        SystemFile::SysrqTrigger | SystemFile::CowPte | SystemFile::MmapMinAddr => {}
         SystemFile::Vmstat => {
             let stats = mm::memory().stats();
             text.put(format_args!("nr_free_pages {}\nnr_page_table_pages {}\n", stats.free, stats.tables));
         }
         SystemFile::MaxMapCount => text.put(format_args!("{MAX_MAP_COUNT}\n")),
-        SystemFile::MmapMinAddr => text.bytes(b"65536\n"),
         SystemFile::OvercommitMemory => text.bytes(b"1\n"),
         SystemFile::OsType => text.put(format_args!("{OS_TYPE}\n")),
         SystemFile::OsRelease => text.line(release()),
@@ -144,37 +147,48 @@ fn busy_centiseconds() -> u64 {
     tree::processes().iter().map(|process| process.usage()).map(|usage| usage.user_ticks() + usage.system_ticks()).sum()
 }
 
+/// Sizes as they are: content is counted frame by frame, promises are what the manager has charged.
 fn meminfo(text: &mut Text<'_>) {
-    let stats = mm::memory().stats();
-    // The page cache is the storage of files: it cannot be reclaimed, and Linux counts tmpfs under both names.
-    let cached = mount::cached_pages();
-    let used = stats.total.saturating_sub(stats.free + stats.data + stats.tables);
+    let memory = mm::memory();
+    let (stats, contents) = (memory.stats(), memory.contents());
+    // Files live in memory and cannot be reclaimed: Linux counts those of a tmpfs under both names, and with anonymous memory.
+    let cached = contents.objects;
+    let active = contents.anonymous + cached;
+    let stacks = mm::stack::stack_frames();
+    let used = stats.reserved.saturating_sub(stacks);
+    let locked: u64 = memory.spaces().map(|space| space.vmas().view().summary().totals.pages.locked).sum();
     let rows = [
         ("MemTotal", stats.total),
         ("MemFree", stats.free),
-        ("MemAvailable", stats.free),
+        ("MemAvailable", stats.free + stats.deferred),
         ("Buffers", 0),
         ("Cached", cached),
         ("SwapCached", 0),
-        ("Active", stats.data),
+        ("Active", active),
         ("Inactive", 0),
-        ("Unevictable", 0),
-        ("Mlocked", 0),
+        ("Active(anon)", active),
+        ("Inactive(anon)", 0),
+        ("Active(file)", 0),
+        ("Inactive(file)", 0),
+        ("Unevictable", locked),
+        ("Mlocked", locked),
         ("SwapTotal", 0),
         ("SwapFree", 0),
         ("Dirty", 0),
         ("Writeback", 0),
-        ("AnonPages", stats.data.saturating_sub(cached)),
+        ("AnonPages", contents.anonymous),
+        ("Mapped", contents.objects_mapped),
         ("Shmem", cached),
         ("KReclaimable", 0),
         ("Slab", used),
         ("SReclaimable", 0),
         ("SUnreclaim", used),
+        ("KernelStack", stacks),
         ("PageTables", stats.tables),
         ("CommitLimit", stats.total),
         ("Committed_AS", stats.data),
         ("VmallocTotal", (512 << 30) / 4096),
-        ("VmallocUsed", 0),
+        ("VmallocUsed", stacks),
         ("VmallocChunk", 0),
     ];
     for (name, pages) in rows {

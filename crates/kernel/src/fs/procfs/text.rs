@@ -7,7 +7,7 @@ use core::sync::atomic::Ordering;
 use spin::Mutex;
 
 use super::node::{Node, ProcessFile, SystemFile, open_task, task};
-use super::{process, system};
+use super::{process, sysctl, system};
 use crate::errno::Errno;
 use crate::fs::file::{Body, File, Whence, seek_within};
 use crate::fs::io::{Sink, Supply, put_all};
@@ -44,6 +44,30 @@ impl TextBody {
         Ok(text)
     }
 
+    fn is_setting(&self) -> bool {
+        matches!(self.node, Node::System(file) if file.is_setting())
+    }
+
+    /// A number counts where it is written at the start; what comes after it in the file is accepted and ignored, as Linux does
+    /// (`sysctl_writes_strict`).
+    fn write_setting(&self, file: SystemFile, open_file: &File, at: Option<u64>, from: &mut dyn Supply) -> SysResult {
+        let mut value = [0; 256];
+        let len = from.remaining();
+        let mut position = open_file.position.lock();
+        let mut done = len;
+        if at.unwrap_or(*position) == 0 {
+            let part = &mut value[..len.min(256)];
+            if from.take(part) < part.len() {
+                return Err(Errno::EFAULT);
+            }
+            done = sysctl::write(file, part)?;
+        }
+        if at.is_none() {
+            *position += done as u64;
+        }
+        Ok(done)
+    }
+
     fn set(&self, value: &[u8]) -> Result<(), Errno> {
         match (self.node, &self.task) {
             (Node::ProcessFile { file: ProcessFile::Comm, .. }, Some(task)) => {
@@ -71,6 +95,10 @@ impl Body for TextBody {
     fn read(&self, file: &File, at: Option<u64>, out: &mut dyn Sink) -> SysResult {
         let mut position = file.position.lock();
         let offset = at.unwrap_or(*position);
+        if offset > 0 && self.is_setting() {
+            // A number is read in one piece (`do_proc_dointvec`).
+            return Ok(0);
+        }
         let mut text = self.text.lock();
         if offset == 0 || text.is_empty() {
             *text = self.make()?;
@@ -83,9 +111,14 @@ impl Body for TextBody {
         Ok(done)
     }
 
-    fn write(&self, file: &File, at: Option<u64>, from: &mut dyn Supply) -> SysResult {
+    fn write(&self, open_file: &File, at: Option<u64>, from: &mut dyn Supply) -> SysResult {
         let mut value = [0; 256];
         let len = from.remaining();
+        if let Node::System(file) = self.node
+            && sysctl::is_writable(file)
+        {
+            return self.write_setting(file, open_file, at, from);
+        }
         if len > value.len() {
             return Err(Errno::EINVAL);
         }
@@ -94,7 +127,7 @@ impl Body for TextBody {
         }
         self.set(&value[..len])?;
         if at.is_none() {
-            *file.position.lock() += len as u64;
+            *open_file.position.lock() += len as u64;
         }
         Ok(len)
     }

@@ -88,6 +88,7 @@ fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Argumen
         }
         None => None,
     };
+    let lock_limit = task.lock_limit();
     let layout = {
         let limits = task.process.limits.lock();
         Layout {
@@ -96,10 +97,7 @@ fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Argumen
             data_limit: limits.soft(raw::RLIMIT_DATA),
             data_limit_hard: limits.hard(raw::RLIMIT_DATA),
             address_space_limit: limits.soft(raw::RLIMIT_AS),
-            lock_limit: match task.credentials().is_privileged() {
-                true => u64::MAX,
-                false => limits.soft(raw::RLIMIT_MEMLOCK),
-            },
+            lock_limit,
             ..Layout::default()
         }
     };
