@@ -208,6 +208,35 @@ static void threads(void)
 	say("threads");
 }
 
+/* A child and its descriptor in one call, by both calls that can. */
+static void cloning(void)
+{
+	siginfo_t info;
+	int fd = -1;
+	struct {
+		uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+	} arguments = { 0x1000, (uintptr_t)&fd, 0, 0, SIGCHLD, 0, 0, 0 };
+	for (int round = 0; round < 2; round++) {
+		pid_t child = (pid_t)(round == 0 ? syscall(SYS_clone, 0x1000UL | SIGCHLD, NULL, &fd, NULL, 0UL)
+						 : syscall(435, &arguments, sizeof arguments));
+		CHECK(child >= 0);
+		if (child == 0) {
+			/* It has no such descriptor: the number was told to its parent. */
+			_exit(fcntl(fd, F_GETFD) == -1 && round == 0 ? 31 : 30 + round);
+		}
+		CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+		CHECK_EQ(ready(fd, -1), POLLIN);
+		CHECK_EQ(wait_by(fd, &info, WEXITED), 0);
+		CHECK_EQ(info.si_pid, child);
+		CHECK_EQ(info.si_status, 31);
+		close(fd);
+	}
+	CHECK_ERRNO(syscall(SYS_clone, 0x101000UL | SIGCHLD, NULL, &fd, NULL, 0UL), EINVAL);
+	CHECK_ERRNO(syscall(SYS_clone, 0x1000UL | SIGCHLD, NULL, nowhere, NULL, 0UL), EFAULT);
+	CHECK_ERRNO(waitpid(-1, NULL, 0), ECHILD);
+	say("cloning");
+}
+
 static void releasing(void)
 {
 	siginfo_t info;
@@ -235,6 +264,7 @@ int main(void)
 	waiting();
 	sending();
 	threads();
+	cloning();
 	releasing();
 	return 0;
 }

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use bitflags::bitflags;
 use foldspace::Object;
+use foldspace::backing::Reference;
 use linux_raw_sys::general as raw;
 use spin::Mutex;
 
@@ -141,6 +142,8 @@ pub enum Mappable {
     Object(Arc<Object>),
     /// Zeros: the same as anonymous memory (`/dev/zero`).
     Zero,
+    /// A reference page over and over.
+    Pattern(Arc<Reference>),
 }
 
 /// The part of an open file that depends on what it is. The position is passed in by those who have one: `Some` for a

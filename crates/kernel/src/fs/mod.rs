@@ -32,6 +32,7 @@ pub mod pipe;
 pub mod poll;
 pub mod procfs;
 pub mod random;
+pub mod refpage;
 pub mod regular;
 pub mod reserve;
 pub mod seal;

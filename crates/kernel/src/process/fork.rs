@@ -16,6 +16,9 @@ use super::task::Trap;
 use super::{Pid, Process, Task, tree};
 use crate::arch::{SegmentBases, TrapFrame};
 use crate::errno::Errno;
+use crate::fs::fdtable::AtExec;
+use crate::fs::file::OpenFlags;
+use crate::fs::pidfd::PidFd;
 use crate::mm::uaccess;
 use crate::sched::{self, Thread};
 use crate::time;
@@ -36,6 +39,8 @@ pub struct CloneRequest {
     pub parent_tid: u64,
     /// Where `CLONE_CHILD_SETTID` and `CLONE_CHILD_CLEARTID` write.
     pub child_tid: u64,
+    /// Where `CLONE_PIDFD` writes: `clone` has no argument of its own for it.
+    pub pidfd: u64,
     /// FS base for `CLONE_SETTLS`.
     pub tls: u64,
 }
@@ -45,7 +50,7 @@ impl CloneRequest {
         self.flags & u64::from(flag) != 0
     }
 
-    /// Linux's checks (`copy_process`), and what is not here: namespaces, pidfds.
+    /// Linux's checks (`copy_process`), and what is not here: namespaces.
     fn check(&self) -> Result<(), Errno> {
         const UNSUPPORTED: u32 = raw::CLONE_NEWNS
             | raw::CLONE_NEWCGROUP
@@ -53,9 +58,12 @@ impl CloneRequest {
             | raw::CLONE_NEWIPC
             | raw::CLONE_NEWUSER
             | raw::CLONE_NEWPID
-            | raw::CLONE_NEWNET
-            | raw::CLONE_PIDFD;
+            | raw::CLONE_NEWNET;
+        // Of the two that `clone` has one argument for only one is possible, and of an old flag nothing else is.
+        let pidfd_alone =
+            raw::CLONE_DETACHED | if self.pidfd == self.parent_tid { raw::CLONE_PARENT_SETTID } else { 0 };
         let bad = self.has(UNSUPPORTED)
+            || self.has(raw::CLONE_PIDFD) && self.has(pidfd_alone)
             || self.has(raw::CLONE_THREAD) && !self.has(raw::CLONE_SIGHAND)
             || self.has(raw::CLONE_SIGHAND) && !self.has(raw::CLONE_VM)
             || self.has(raw::CLONE_SIGHAND) && self.flags & CLONE_CLEAR_SIGHAND != 0
@@ -75,7 +83,19 @@ pub fn clone(task: &Arc<Task>, frame: &TrapFrame, request: &CloneRequest) -> Res
         return Err(Errno::EINVAL);
     }
     let vfork = request.has(raw::CLONE_VFORK).then(|| VforkDone::new(task.process.clone()));
-    let child = make(task, frame, request, vfork.clone())?;
+    let pidfd = request.has(raw::CLONE_PIDFD).then(|| Announced::new(task, request.pidfd)).transpose()?;
+    let child = match make(task, frame, request, vfork.clone()) {
+        Ok(child) => child,
+        Err(error) => {
+            if let Some(pidfd) = pidfd {
+                pidfd.withdraw(task);
+            }
+            return Err(error);
+        }
+    };
+    if let Some(pidfd) = pidfd {
+        pidfd.fulfil(task, &child, request);
+    }
     let pid = child.pid;
     if request.has(raw::CLONE_PARENT_SETTID) {
         // A bad address is the program's own loss, as on Linux.
@@ -86,6 +106,43 @@ pub fn clone(task: &Arc<Task>, frame: &TrapFrame, request: &CloneRequest) -> Res
         vfork.wait(task);
     }
     Ok(pid)
+}
+
+/// The descriptor that `CLONE_PIDFD` promised: the program is told its number before there is a child, so that nothing can fail once there is.
+struct Announced(i32);
+
+impl Announced {
+    fn new(task: &Arc<Task>, address: u64) -> Result<Announced, Errno> {
+        let limit = task.process.limits.lock().soft(raw::RLIMIT_NOFILE) as usize;
+        let stand_in = PidFd::process(task.process.clone()).open(OpenFlags::empty());
+        let announced = Announced(task.files.lock().insert_from(0, limit, stand_in, AtExec::Close)?);
+        match uaccess::write(address, &announced.0) {
+            Ok(()) => Ok(announced),
+            Err(error) => {
+                announced.withdraw(task);
+                Err(error)
+            }
+        }
+    }
+
+    fn withdraw(self, task: &Task) {
+        let removed = task.files.lock().remove(self.0);
+        drop(removed);
+    }
+
+    /// Makes it the child's. A table of the child's own does not have it.
+    fn fulfil(self, task: &Task, child: &Arc<Task>, request: &CloneRequest) {
+        let means = match request.has(raw::CLONE_THREAD) {
+            true => PidFd::thread(child),
+            false => PidFd::process(child.process.clone()),
+        };
+        let stand_in = task.files.lock().replace(self.0, means.open(OpenFlags::empty()), AtExec::Close);
+        drop(stand_in);
+        if !request.has(raw::CLONE_FILES) {
+            let inherited = child.files.lock().remove(self.0);
+            drop(inherited);
+        }
+    }
 }
 
 fn make(

@@ -53,6 +53,7 @@ impl Caller for Current<'_> {
         let (content, max_len) = match file.mappable() {
             Ok(Mappable::Object(object)) => (Content::Object(object), i64::MAX as u64),
             Ok(Mappable::Zero) => (Content::Zeros, u64::MAX),
+            Ok(Mappable::Pattern(reference)) => (Content::Pattern(reference), u64::MAX),
             Err(_) => (Content::Unmappable, u64::MAX),
         };
         Ok(OpenFile { content, rights, max_len })

@@ -8,6 +8,7 @@ pub mod file;
 mod futex;
 mod identity;
 mod memory;
+mod own;
 mod pidfd;
 mod prctl;
 mod process;
@@ -118,6 +119,9 @@ fn interrupted(task: &Arc<Task>, number: u64, how: Errno) {
 
 #[cold]
 fn unknown(context: &mut SyscallContext<'_>) -> SysResult {
+    if let Some(handler) = own::handler(context.frame.orig_rax) {
+        return handler(context);
+    }
     unknown::record(context.frame.orig_rax, context.task.comm());
     Err(Errno::ENOSYS)
 }

@@ -56,8 +56,8 @@ fn clone(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [flags, stack, parent_tid, child_tid, tls, _] = ctx.args;
     // The upper half belongs to clone3.
     let flags = u64::from(flags as u32);
-    let request =
-        CloneRequest { flags: flags & !CSIGNAL, exit_signal: flags & CSIGNAL, stack, parent_tid, child_tid, tls };
+    let (flags, exit_signal) = (flags & !CSIGNAL, flags & CSIGNAL);
+    let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, pidfd: parent_tid, tls };
     Ok(clone_task(ctx.task, ctx.frame, &request)? as usize)
 }
 
@@ -69,7 +69,7 @@ const CLONE_ARGS_SIZE_VER0: u64 = 64;
 fn clone3(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [address, size, ..] = ctx.args;
     let words: [u64; CLONE_ARGS_WORDS] = read_struct(address, size, CLONE_ARGS_SIZE_VER0)?;
-    let [flags, _pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _cgroup] =
+    let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _cgroup] =
         words;
     /// Everything that Linux 6.18 knows, `CLONE_CLEAR_SIGHAND` included; cgroups are not here.
     const KNOWN: u64 = 0x1_ffff_ffff & !CSIGNAL;
@@ -83,7 +83,7 @@ fn clone3(ctx: &mut SyscallContext<'_>) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let stack = stack.checked_add(stack_size).ok_or(Errno::EINVAL)?;
-    let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, tls };
+    let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, pidfd, tls };
     Ok(clone_task(ctx.task, ctx.frame, &request)? as usize)
 }
 
