@@ -1,7 +1,7 @@
 //! madvise.
 
 use foldspace::space::Access;
-use foldspace::{Error, PageRange};
+use foldspace::{AddressSpace, Error, PageRange};
 use linux_raw_sys::general as raw;
 
 use crate::caller::Caller;
@@ -15,6 +15,17 @@ use crate::range::{in_user_half, is_aligned, is_mapped, page_align};
 ///
 /// `EINVAL`: unknown advice, misaligned, a length that wraps, or memory that the advice is not for. `ENOMEM`: a hole; what is mapped around it is advised all the same.
 pub fn madvise(caller: &impl Caller, address: u64, len: u64, advice: i32) -> Result<(), Errno> {
+    advise(caller, caller.space(), address, len, advice)
+}
+
+/// [`madvise`] about the memory of `space`, which need not be the caller's.
+pub(crate) fn advise(
+    caller: &impl Caller,
+    space: &AddressSpace,
+    address: u64,
+    len: u64,
+    advice: i32,
+) -> Result<(), Errno> {
     // Linux's order: `is_valid_madvise` in mm/madvise.c.
     let advice = Advice::of(advice).ok_or(Errno::EINVAL)?;
     if !is_aligned(address) {
@@ -28,7 +39,7 @@ pub fn madvise(caller: &impl Caller, address: u64, len: u64, advice: i32) -> Res
     if end == address {
         return Ok(());
     }
-    in_user_half(address, end, |range| advice.give(caller, range))
+    in_user_half(address, end, |range| advice.give(caller, space, range))
 }
 
 /// What advice means here.
@@ -81,8 +92,7 @@ impl Advice {
         })
     }
 
-    fn give(&self, caller: &impl Caller, range: PageRange) -> Result<(), Errno> {
-        let space = caller.space();
+    fn give(&self, caller: &impl Caller, space: &AddressSpace, range: PageRange) -> Result<(), Errno> {
         let given = match self {
             Advice::Hint if is_mapped(space, range) => Ok(()),
             Advice::Hint => Err(Error::NotMapped),
@@ -90,7 +100,7 @@ impl Advice {
             Advice::Free => space.free(range),
             Advice::Cold => space.cold(range),
             Advice::PageOut => space.pageout(range),
-            Advice::Populate(access) => return populate(caller, range, *access),
+            Advice::Populate(access) => return populate(caller, space, range, *access),
             Advice::InstallGuards => space.guard_install(range),
             Advice::RemoveGuards => space.guard_remove(range),
             // What it promises is not there, and a program must not believe it is.

@@ -39,15 +39,18 @@ pub trait Caller {
     }
 }
 
-/// A capability that a memory call asks for.
+/// A capability that a memory call asks for. As a number it is Linux's (`linux/capability.h`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
 pub enum Capability {
     /// `CAP_SYS_RAWIO`: mappings below `vm.mmap_min_addr`.
-    RawIo,
+    RawIo = 17,
+    /// `CAP_SYS_NICE`: advice about another process.
+    Nice = 23,
     /// `CAP_SYS_RESOURCE`: `prctl(PR_SET_MM)`.
-    Resource,
-    /// `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`: the executable in `prctl(PR_SET_MM_MAP)`.
-    CheckpointRestore,
+    Resource = 24,
+    /// `CAP_CHECKPOINT_RESTORE`: the executable in `prctl(PR_SET_MM_MAP)`.
+    CheckpointRestore = 40,
 }
 
 /// What `mmap` needs to know of an open file.

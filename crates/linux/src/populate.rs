@@ -1,7 +1,7 @@
 //! Faulting pages in before they are touched.
 
-use foldspace::PageRange;
 use foldspace::space::{Access, Failures, PopulateError};
+use foldspace::{AddressSpace, PageRange};
 
 use crate::caller::Caller;
 use crate::errno::Errno;
@@ -11,8 +11,13 @@ use crate::errno::Errno;
 /// # Errors
 ///
 /// `ENOMEM`: a hole, or no memory. `EINVAL`: a mapping that does not allow it. `EFAULT`: past the end of a file, or a guard. `EINTR`: the caller is being ended.
-pub(crate) fn populate(caller: &impl Caller, range: PageRange, access: Access) -> Result<(), Errno> {
-    let populated = caller.space().populate(range, access, &mut || caller.is_being_killed());
+pub(crate) fn populate(
+    caller: &impl Caller,
+    space: &AddressSpace,
+    range: PageRange,
+    access: Access,
+) -> Result<(), Errno> {
+    let populated = space.populate(range, access, &mut || caller.is_being_killed());
     populated.map_err(|error| match error {
         PopulateError::NotMapped | PopulateError::OutOfMemory => Errno::ENOMEM,
         PopulateError::AccessDenied => Errno::EINVAL,

@@ -12,7 +12,9 @@ use crate::errno::Errno;
 use crate::fs::Mappable;
 use crate::fs::file::OpenFlags;
 use crate::mm::{is_scarce, memory, objects};
-use crate::process::credentials::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, CAP_SYS_RAWIO, CAP_SYS_RESOURCE};
+use crate::process::credentials::{
+    CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, CAP_SYS_NICE, CAP_SYS_RAWIO, CAP_SYS_RESOURCE,
+};
 use crate::process::{Task, signal};
 use crate::sched;
 
@@ -29,7 +31,7 @@ pub const CALLS: &[(Sysno, Handler)] = &[
 
 pub(super) const PAGE: u64 = PAGE_SIZE;
 
-/// The current task, in its address space or in one that it gives advice about.
+/// The current task, in its address space.
 pub(super) struct Current<'a> {
     task: &'a Task,
     space: &'a AddressSpace,
@@ -63,6 +65,7 @@ impl Caller for Current<'_> {
         let credentials = self.task.credentials();
         match capability {
             Capability::RawIo => credentials.may(CAP_SYS_RAWIO),
+            Capability::Nice => credentials.may(CAP_SYS_NICE),
             Capability::Resource => credentials.may(CAP_SYS_RESOURCE),
             Capability::CheckpointRestore => credentials.may(CAP_CHECKPOINT_RESTORE) || credentials.may(CAP_SYS_ADMIN),
         }
@@ -85,15 +88,6 @@ pub(super) fn call<R>(
     act: impl FnOnce(&Current<'_>) -> Result<R, Errno>,
 ) -> Result<R, Errno> {
     in_space(|space| act(&Current { task: ctx.task, space }))?
-}
-
-/// The same in another address space.
-pub(super) fn call_in<R>(
-    ctx: &SyscallContext<'_>,
-    space: &AddressSpace,
-    act: impl FnOnce(&Current<'_>) -> Result<R, Errno>,
-) -> Result<R, Errno> {
-    act(&Current { task: ctx.task, space })
 }
 
 /// Lets `look` at the caller's address space.

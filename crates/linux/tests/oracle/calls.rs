@@ -382,3 +382,25 @@ fn madvise() {
         harmless.then(|| call(libc::SYS_madvise, [address, len, advice, 0, 0, 0]))
     });
 }
+
+#[test]
+fn process_madvise() {
+    compare(As::Root, 12, |random, pair| {
+        let advice = random.pick(&[3, 4, 4, 8, 20, 21, 22, 23, 102, 103, 99]);
+        let mut words = Vec::new();
+        for _ in 0..3 {
+            let base = address(random);
+            let len = if random.once_in(6) { 0 } else { len(random, base) };
+            if advice != 3 && hits_own(pair, base, len) {
+                return None;
+            }
+            words.extend([base, len]);
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let array = scene::page(4) - 48;
+        pair.poke(array, &bytes);
+        let at = if random.once_in(12) { address(random) } else { array };
+        let (count, flags) = (random.pick(&[0, 1, 1, 2, 2, 3, 3, 4, 1025]), if random.once_in(20) { 1 } else { 0 });
+        Some(call(libc::SYS_process_madvise, [pair.pidfd, at, count, advice, flags, 0]))
+    });
+}

@@ -28,12 +28,7 @@ impl Caller for Hosted {
     }
 
     fn is_capable(&self, capability: Capability) -> bool {
-        let number = match capability {
-            Capability::RawIo => 17,
-            Capability::Resource => 24,
-            Capability::CheckpointRestore => 40,
-        };
-        self.capabilities & 1 << number != 0
+        self.capabilities & 1 << capability as u32 != 0
     }
 }
 

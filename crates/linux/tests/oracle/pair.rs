@@ -110,6 +110,8 @@ pub struct Pair {
     pub own: Vec<Line>,
     /// Where the heap ended when it began.
     pub first_brk: u64,
+    /// The host's process as a descriptor of its own.
+    pub pidfd: u64,
 }
 
 impl Pair {
@@ -134,7 +136,8 @@ impl Pair {
         hosted.open(files.sealed, Some(&sealed), both | OpenRights::WRITE_SEALED);
         // Pipes are on a file system of their own, from which nothing is executed.
         hosted.open(files.pipe, None, OpenRights::READ);
-        Pair { host, hosted, files, own: parse(&maps), first_brk: layout.brk.get() }
+        let pidfd = host.call([libc::SYS_pidfd_open as u64, host.pid(), 0, 0, 0, 0, 0]).expect("pidfd_open") as u64;
+        Pair { host, hosted, files, own: parse(&maps), first_brk: layout.brk.get(), pidfd }
     }
 
     /// Makes a call on both sides; `None` if the host's process died of it.
@@ -183,6 +186,9 @@ impl Pair {
                     libc::SYS_process_vm_readv => linux::process_vm_readv(caller, vectors, f, find),
                     _ => linux::process_vm_writev(caller, vectors, f, find),
                 }
+            }
+            libc::SYS_process_madvise => {
+                linux::process_madvise(caller, b, c, d as i32, e as u32, || Ok(caller.space.clone()))
             }
             libc::SYS_prctl if a as i32 == libc::PR_SET_MM => done(linux::prctl_set_mm(caller, b, c, d, e)),
             _ => panic!("call {number} is not one of ours"),
