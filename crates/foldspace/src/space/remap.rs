@@ -64,7 +64,8 @@ impl AddressSpace {
     ///
     /// # Errors
     ///
-    /// - [`Error::BadRange`]: not whole pages, outside the user half, old and new place overlap, or no shared area where `len` is 0.
+    /// - [`Error::BadRange`]: not whole pages, outside the user half, old and new place overlap, or no shared area where `len` is 0. Where an area
+    ///   would move and be cut to less than it is, its target has been unmapped.
     /// - [`Error::NotMapped`]: nothing at `start`, or the area ends before `len` (EFAULT on Linux). With [`Destination::Fixed`] and equal lengths
     ///   several areas move, with the holes between them.
     /// - [`Error::NoRoom`], [`Error::TooManyVmas`], [`Error::OutOfMemory`]: of a single area nothing has changed; of several, those before
@@ -122,18 +123,28 @@ impl AddressSpace {
         let area = version.find(start).ok_or(Error::NotMapped)?;
         let moves = matches!(to, Destination::Fixed(_) | Destination::Hint(_)) || leave == Leave::Area;
         if !moves && new_len <= len {
-            if let Some(tail) =
-                PageRange::new(VirtAddr(start.get() + new_len), VirtAddr(start.get().saturating_add(len)))
-            {
-                self.unmap_locked(guard, tail)?;
-            }
+            self.cut(guard, start, new_len, len)?;
             return Ok(start);
         }
         if len == 0 && !area.flags.contains(VmaFlags::SHARED) {
             return Err(Error::BadRange);
         }
-        if len > area.end().get() - start.get() {
+        let rest = area.end().get() - start.get();
+        if len.min(new_len) > rest {
             return Err(Error::NotMapped);
+        }
+        if len > rest {
+            if new_len > len {
+                return Err(Error::NotMapped);
+            }
+            // What is cut off may be several areas, and holes. As on Linux its target goes first, whatever comes then.
+            if let Destination::Fixed(to) = to
+                && let Some(target) = PageRange::from_len(to, new_len)
+            {
+                self.unmap_locked(guard, target)?;
+            }
+            self.cut(guard, start, new_len, len)?;
+            return self.remap_area(guard, layout, &RemapRequest { len: new_len, ..*request });
         }
         let offset = area.page_offset.wrapping_add((start.get() - area.start().get()) >> PAGE_SHIFT);
         if area.backing.has_offsets() && offset.checked_add(new_len >> PAGE_SHIFT).is_none() {
@@ -158,10 +169,25 @@ impl AddressSpace {
         if start < target.end() && start.get() + len > target.start().get() {
             return Err(Error::BadRange);
         }
+        if len == 0 && start == target.start() {
+            // It is replaced before it could be mapped again.
+            self.unmap_locked(guard, target)?;
+            return Err(Error::NotMapped);
+        }
         let mut moved = area.clone();
         (moved.range, moved.page_offset) = (target, if area.backing.has_offsets() { offset } else { 0 });
         self.move_area(guard, &Move { area: moved, from: PageRange::from_len(start, len), to: target, leave })?;
         Ok(target.start())
+    }
+
+    /// Unmaps what there is from `new_len` to `len` bytes from `start`; both whole pages.
+    fn cut(&self, guard: &Guard, start: VirtAddr, new_len: u64, len: u64) -> Result<()> {
+        if new_len == len {
+            return Ok(());
+        }
+        let end = start.checked_add(len).ok_or(Error::BadRange)?;
+        let tail = PageRange::new(VirtAddr(start.get() + new_len), end).ok_or(Error::BadRange)?;
+        self.unmap_locked(guard, tail)
     }
 
     fn check_growth(&self, guard: &Guard, layout: &Layout, bytes: u64) -> Result<()> {

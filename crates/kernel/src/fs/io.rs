@@ -91,11 +91,6 @@ impl UserBuffer {
         UserBuffer { addr, len: len.min(MAX_TRANSFER) }
     }
 
-    /// Its address and its length in bytes.
-    pub fn extent(&self) -> (u64, usize) {
-        (self.addr, self.len)
-    }
-
     fn advance(&mut self, bytes: usize) {
         self.addr = self.addr.wrapping_add(bytes as u64);
         self.len -= bytes;

@@ -19,8 +19,7 @@ fn process_madvise(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
         target.live_space().ok_or(Errno::ESRCH)
     };
-    let done = call(ctx, |caller| {
-        foldspace_linux::process_madvise(caller, ranges, count, advice as i32, flags as u32, find)
-    })?;
+    let done =
+        call(ctx, |caller| foldspace_linux::process_madvise(caller, ranges, count, advice as i32, flags as u32, find))?;
     Ok(done as usize)
 }

@@ -404,3 +404,24 @@ fn process_madvise() {
         Some(call(libc::SYS_process_madvise, [pair.pidfd, at, count, advice, flags, 0]))
     });
 }
+
+#[test]
+fn mremap() {
+    compare(As::Root, 13, |random, pair| {
+        let address = address(random);
+        let old_len = if random.once_in(8) { 0 } else { len(random, address) };
+        let new_len = if random.once_in(3) { old_len } else { len(random, address) };
+        let flags = random.pick(&[0, 1, 1, 1, 3, 3, 3, 5, 5, 7, 2, 4, 8, 9, 1 << 32 | 1]);
+        let target = match random.next() % 3 {
+            0 => scene::page(30 + random.next() % 100),
+            1 => scene::address(random),
+            _ => random.pick(&[0, scene::page(24), scene::page(500), scene::page(1020)]),
+        };
+        let from_own = hits_own(pair, address, old_len.max(PAGE));
+        let onto_own = flags & 2 != 0 && hits_own(pair, target, new_len);
+        // Until there is a limit to what is committed.
+        let committed = (1 << 32..=TASK_SIZE).contains(&new_len);
+        (!committed && !from_own && !onto_own)
+            .then(|| call(libc::SYS_mremap, [address, old_len, new_len, flags, target, 0]))
+    });
+}

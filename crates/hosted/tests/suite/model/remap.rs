@@ -39,16 +39,24 @@ impl ModelSpace {
         let (from, area) = self.area(start).ok_or(Error::NotMapped)?;
         let stays = matches!(to, Destination::InPlace | Destination::Anywhere) && leave == Leave::Hole;
         if stays && new_len <= len {
-            if new_len < len && start + new_len < END && start + len <= END {
-                self.unmap(start + new_len, start + len)?;
-            }
+            self.cut(start, new_len, len)?;
             return Ok(start);
         }
         if len == 0 && !area.flags.contains(VmaFlags::SHARED) {
             return Err(Error::BadRange);
         }
-        if len > area.end - start {
+        if len.min(new_len) > area.end - start {
             return Err(Error::NotMapped);
+        }
+        if len > area.end - start {
+            if new_len > len {
+                return Err(Error::NotMapped);
+            }
+            if let Destination::Fixed(to) = to {
+                self.unmap(page(to)?, page(to)? + new_len)?;
+            }
+            self.cut(start, new_len, len)?;
+            return self.remap_one(start, new_len, new_len, to, leave);
         }
         let added = if leave == Leave::Area { new_len } else { new_len.saturating_sub(len) };
         if (self.mapped() + added).saturating_mul(PAGE) > self.layout.address_space_limit {
@@ -76,6 +84,10 @@ impl ModelSpace {
         if new_len > END || target > END - new_len || overlap(start, len, target, new_len) {
             return Err(Error::BadRange);
         }
+        if len == 0 && start == target {
+            self.unmap(target, target + new_len)?;
+            return Err(Error::NotMapped);
+        }
         let moved: Vec<(Page, Vec<u8>)> = (self.private.range(start..start + len.min(new_len)))
             .map(|(page, content)| (page - start + target, content.clone()))
             .collect();
@@ -97,6 +109,17 @@ impl ModelSpace {
         self.guards.extend(guards);
         self.merge_neighbours();
         Ok(target)
+    }
+}
+
+impl ModelSpace {
+    /// Unmaps what there is from page `new_len` to page `len` from `start`.
+    fn cut(&mut self, start: Page, new_len: u64, len: u64) -> Result<(), Error> {
+        match new_len < len {
+            true if start + len > END => Err(Error::BadRange),
+            true => self.unmap(start + new_len, start + len),
+            false => Ok(()),
+        }
     }
 }
 
