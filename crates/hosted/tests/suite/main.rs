@@ -5,6 +5,7 @@ mod checker;
 mod cost;
 mod frames;
 mod guards;
+mod guards_linux;
 mod interleave;
 mod isolation;
 mod life;
