@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldspace::addr::{Level, PAGE_SIZE};
+use foldspace::backing::Reference;
 use foldspace::space::{MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Frame, VirtAddr};
@@ -14,6 +15,7 @@ const AT: VirtAddr = VirtAddr(0x4000_0000);
 const READ_ONLY: VirtAddr = VirtAddr(0x4000_8000);
 const WRITE: u64 = 1 << 1;
 const USER: u64 = 1 << 2;
+const DIRTY: u64 = 1 << 6;
 const NO_EXECUTE: u64 = 1 << 63;
 
 /// A parent and a child that share tables, with a writable area and one that can only be read.
@@ -157,6 +159,80 @@ fn an_entry_where_nothing_is_mapped() {
         let outside = VirtAddr(AT.get() + 5 * PAGE_SIZE);
         let other = family.slot(AT, Level::L1).swap(0, Ordering::Relaxed);
         family.slot(outside, Level::L1).store(other, Ordering::Relaxed);
+    });
+}
+
+/// Where the parent maps two reference pages side by side, a table of each, and reads both.
+const OF_ONE: VirtAddr = VirtAddr(0x8000_0000);
+const OF_OTHER: VirtAddr = VirtAddr(0x8020_0000);
+
+fn map_references(family: &Family) {
+    let memory = family.host.memory();
+    for (at, content) in [(OF_ONE, 1), (OF_OTHER, 2)] {
+        let backing = Backing::Reference(Reference::new(memory, &[content]).unwrap());
+        let (placement, flags) = (Placement::Fixed(at), VmaFlags::READ | VmaFlags::WRITE | MAY);
+        family.parent.map(MapRequest { placement, len: 512 * PAGE_SIZE, flags, backing, page_offset: 0 }).unwrap();
+        assert_eq!(family.parent.read(at, &mut [0]), 1);
+    }
+}
+
+#[test]
+fn a_reference_of_another_mapping() {
+    // A table of the other's; a page.
+    is_noticed(map_references, |family| {
+        let other = family.slot(OF_OTHER, Level::L2).load(Ordering::Relaxed);
+        family.slot(OF_ONE, Level::L2).store(other, Ordering::Relaxed);
+    });
+    let store = |family: &Family| {
+        map_references(family);
+        assert_eq!(family.parent.write(OF_ONE, b"x") + family.parent.write(OF_OTHER, b"x"), 2);
+    };
+    is_noticed(store, |family| {
+        let other = family.slot(VirtAddr(OF_OTHER.get() + PAGE_SIZE), Level::L1).load(Ordering::Relaxed);
+        family.slot(VirtAddr(OF_ONE.get() + PAGE_SIZE), Level::L1).store(other, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_reference_where_none_is_mapped() {
+    is_noticed(map_references, |family| {
+        let other = family.slot(OF_OTHER, Level::L2).load(Ordering::Relaxed);
+        let outside = VirtAddr(OF_OTHER.get() + 512 * PAGE_SIZE);
+        family.slot(OF_OTHER, Level::L2).store(0, Ordering::Relaxed);
+        family.slot(outside, Level::L2).store(other, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_table_of_a_reference_that_somebody_wrote_to() {
+    // Through the link: the slot looked at is in the reference's own table.
+    for damage in [WRITE, DIRTY] {
+        is_noticed(map_references, |family| {
+            family.slot(OF_ONE, Level::L1).fetch_or(damage, Ordering::Relaxed);
+        });
+    }
+}
+
+fn put_guard(family: &Family) {
+    family.parent.guard_install(foldspace::PageRange::page_of(AT).unwrap()).unwrap();
+}
+
+#[test]
+fn a_guard_that_is_lost_or_out_of_place() {
+    is_noticed(put_guard, |family| family.slot(AT, Level::L1).store(0, Ordering::Relaxed));
+    is_noticed(put_guard, |family| {
+        let outside = VirtAddr(AT.get() + 5 * PAGE_SIZE);
+        let guard = family.slot(AT, Level::L1).swap(0, Ordering::Relaxed);
+        family.slot(outside, Level::L1).store(guard, Ordering::Relaxed);
+    });
+    is_noticed(put_guard, |family| {
+        let guard = family.slot(AT, Level::L1).load(Ordering::Relaxed);
+        let next_table = VirtAddr(AT.get() + 512 * PAGE_SIZE);
+        family.slot(next_table, Level::L2).store(guard, Ordering::Relaxed);
+    });
+    is_noticed(put_guard, |family| {
+        // Something that is not present, and no guard either.
+        family.slot(AT, Level::L1).store(1 << 12, Ordering::Relaxed);
     });
 }
 
