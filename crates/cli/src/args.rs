@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub enum Command {
     Bench(Bench),
     /// The demonstration: fork half a gigabyte in each mode, then on Linux beside it
     Demo(Demo),
+    /// Random memory calls on this machine's Linux and on Foldspace, compared after each
+    Diff(Diff),
 }
 
 #[derive(Args)]
@@ -157,6 +160,45 @@ pub struct Demo {
     pub linux: Option<PathBuf>,
 
     /// Print a JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Diff {
+    /// Which random sequences: the same number gives the same
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Operations to compare, at least
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub ops: u64,
+
+    /// Only the sequence of this number
+    #[arg(long, value_name = "NUMBER")]
+    pub sequence: Option<u64>,
+
+    /// Pairs of Linux and Foldspace that work at the same time (default: as many as there are processors)
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Only these groups of calls
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    pub only: Vec<String>,
+
+    /// All groups of calls but these
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    pub without: Vec<String>,
+
+    /// Stop after so many differences
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub differences: usize,
+
+    /// Write the C program that shows the first difference to a file
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+
+    /// Print a JSON document instead of the tables
     #[arg(long)]
     pub json: bool,
 }

@@ -2,6 +2,7 @@
 
 mod archive;
 mod args;
+mod diff;
 mod images;
 mod json;
 mod linux;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(&run),
         Command::Bench(bench) => measure::bench(&bench),
         Command::Demo(demo) => measure::demo(&demo),
+        Command::Diff(arguments) => diff::diff(&arguments),
     };
     match done {
         Ok(status) => ExitCode::from(status),

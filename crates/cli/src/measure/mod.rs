@@ -5,7 +5,7 @@ mod bench;
 mod demo;
 mod goals;
 mod guest;
-mod table;
+pub mod table;
 
 pub use bench::bench;
 pub use demo::demo;

@@ -1,0 +1,54 @@
+//! `foldspace diff`: the same random memory calls on the kernel of this machine and on Foldspace, compared after each.
+
+mod campaign;
+mod report;
+
+use std::num::NonZeroUsize;
+use std::{io, thread};
+
+use anyhow::{Context, Result, bail};
+use foldspace_diff::generate::{Group, Menu};
+use foldspace_diff::host;
+
+use crate::args;
+
+/// Runs the campaign and prints what came of it. 1 if something differed that no rule explains.
+pub fn diff(args: &args::Diff) -> Result<u8> {
+    host::fix_addresses().context("cannot switch off random addresses (personality)")?;
+    let jobs = args.jobs.or(thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let campaign = campaign::Campaign {
+        seed: args.seed,
+        ops: args.ops,
+        first: args.sequence.unwrap_or(0),
+        // One sequence only, if it was named.
+        sequences: if args.sequence.is_some() { 1 } else { u64::MAX },
+        differences: args.differences,
+        jobs,
+        menu: menu(args)?,
+    };
+    let outcome = campaign.run()?;
+    if let Some(path) = &args.program
+        && let Some(found) = outcome.found.first()
+    {
+        std::fs::write(path, &found.program).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if args.json {
+        report::json(&campaign, &outcome, &mut io::stdout().lock())?;
+    } else {
+        report::table(&campaign, &outcome);
+    }
+    Ok(u8::from(!outcome.found.is_empty()))
+}
+
+/// The groups of calls that were asked for.
+fn menu(args: &args::Diff) -> Result<Menu> {
+    let names: Vec<&str> = Group::ALL.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = args.only.iter().chain(&args.without).find(|name| !names.contains(&name.as_str())) {
+        bail!("no group of calls is called {unknown}; there are: {}", names.join(", "));
+    }
+    let wanted = |name: &str| {
+        let named = |list: &[String]| list.iter().any(|group| group == name);
+        (args.only.is_empty() || named(&args.only)) && !named(&args.without)
+    };
+    Ok(Menu::of(Group::ALL.into_iter().filter(|(name, _)| wanted(name)).map(|(_, group)| group)))
+}

@@ -1,0 +1,28 @@
+//! `foldspace diff`: this machine's Linux is the reference.
+
+mod common;
+
+use common::{foldspace, stdout};
+
+/// The groups of calls that are known to be equal.
+const GROUPS: &str = "layout,discard,guards,query,processes";
+
+#[test]
+fn twenty_thousand_operations_are_equal() {
+    let done = foldspace()
+        .args(["diff", "--seed", "20", "--ops", "20000", "--jobs", "2", "--json", "--only", GROUPS])
+        .assert();
+    let text = stdout(&done);
+    done.success();
+    let report: serde_json::Value = serde_json::from_str(&text).expect("one JSON document");
+    assert!(report["operations"].as_u64() >= Some(20_000), "{text}");
+    // Sequences that do nothing would be equal, too.
+    assert!(report["results"]["mmap"]["success"].as_u64() > Some(1000), "{text}");
+    assert!(report["results"]["fork"]["success"].as_u64() > Some(50), "{text}");
+}
+
+#[test]
+fn an_unknown_group_is_refused() {
+    let done = foldspace().args(["diff", "--only", "nonsense"]).assert().failure();
+    assert!(common::stderr(&done).contains("no group of calls is called nonsense"));
+}

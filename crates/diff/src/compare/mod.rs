@@ -1,0 +1,95 @@
+//! Are two steps equal? Where Foldspace is known to differ, a rule says exactly how, and is counted.
+
+mod rules;
+mod show;
+
+use crate::op::{Call, Op};
+use crate::window::PROCESSES;
+use crate::{Look, Step};
+pub use rules::{RULES, Rule};
+pub use show::{show_areas, show_outcome};
+
+/// How often each rule was needed.
+pub type Tally = [u64; RULES.len()];
+
+/// What was not equal.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// At which operation.
+    pub at: usize,
+    /// Of what kind: two differences of one kind may have one cause.
+    pub aspect: Aspect,
+    /// In words.
+    pub text: String,
+}
+
+/// Parts of a step that are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aspect {
+    /// Result, errno, signal.
+    Outcome,
+    /// Lines of maps, flags.
+    Areas,
+    /// Sizes in smaps: which one.
+    Size(&'static str),
+    /// mincore.
+    InCore,
+    /// Bytes.
+    Content,
+    /// One of the two came to an end before the other.
+    Length,
+}
+
+/// How a comparison ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Equal, with the help of rules perhaps.
+    Equal,
+    /// From the given step on the two may go separate ways, as a rule says.
+    Parted(usize),
+    /// Not equal.
+    Different(Difference),
+}
+
+/// Compares what came of `ops` in Foldspace (`ours`) and on Linux (`theirs`).
+pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) -> Verdict {
+    let mut paged_out = false;
+    let mut last: [Option<(&Look, &Look)>; PROCESSES] = [None; PROCESSES];
+    for (at, (op, (our, their))) in ops.iter().zip(ours.iter().zip(theirs)).enumerate() {
+        let before = last[op.process as usize];
+        paged_out |= matches!(op.call, Call::Advise { advice: libc::MADV_PAGEOUT, .. });
+        let differ = |aspect, text| Verdict::Different(Difference { at, aspect, text });
+        if our.outcome != their.outcome {
+            if rules::parts(op, our, their, before) {
+                Rule::RemapOverLinuxBoundary.count(tally, 1);
+                return Verdict::Parted(at);
+            }
+            let (our, their) = (show_outcome(&our.outcome), show_outcome(&their.outcome));
+            return differ(Aspect::Outcome, format!("Foldspace: {our}; Linux: {their}"));
+        }
+        match (&our.look, &their.look) {
+            (None, None) => {}
+            (Some(our), Some(their)) => {
+                if let Err((aspect, text)) = rules::same_look(our, their, paged_out, tally) {
+                    return differ(aspect, text);
+                }
+                last[op.process as usize] = Some((our, their));
+                if let Call::Fork { child } = op.call {
+                    last[child as usize] = None;
+                }
+            }
+            (our, their) => {
+                let seen = |look: bool| if look { "is there" } else { "is gone" };
+                let text =
+                    format!("the process {} in Foldspace, {} on Linux", seen(our.is_some()), seen(their.is_some()));
+                return differ(Aspect::Length, text);
+            }
+        }
+    }
+    if ours.len() != theirs.len() {
+        let at = ours.len().min(theirs.len());
+        let text = format!("Foldspace came to step {}, Linux to {}", ours.len(), theirs.len());
+        return Verdict::Different(Difference { at, aspect: Aspect::Length, text });
+    }
+    Verdict::Equal
+}

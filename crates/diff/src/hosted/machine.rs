@@ -1,0 +1,97 @@
+//! A hosted machine on which sequences run, one after the other.
+
+use std::sync::Arc;
+
+use foldspace::space::{MapRequest, Placement};
+use foldspace::vma::{Backing, VmaFlags};
+use foldspace::{AddressSpace, Object, VirtAddr};
+use foldspace_hosted::{Host, HostError, Layouts};
+
+use super::world::World;
+use crate::Step;
+use crate::op::{NAMES, Op};
+use crate::window::{BASE, END, PAGE};
+
+/// Memory of the machine: what four processes can have in the window, their tables, and files.
+const MEMORY: u64 = 256 << 20;
+
+/// Where a process keeps what system calls read and write: outside the window.
+pub const BUFFER: u64 = 0x7000_0000_0000;
+
+/// Pages of it: one for names, one for what mincore says.
+const BUFFER_PAGES: u64 = 2;
+
+/// Why there is no machine.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The host gave no memory.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The manager did not make the first address space.
+    #[error("no address space: {0}")]
+    Space(#[from] foldspace::Error),
+}
+
+/// A machine.
+pub struct Machine {
+    pub(super) host: Host,
+    filler: Arc<Object>,
+}
+
+impl Machine {
+    /// A new one.
+    ///
+    /// # Errors
+    /// See [`MachineError`].
+    pub fn new() -> Result<Machine, MachineError> {
+        let host = Host::new(MEMORY)?;
+        let filler = Object::anonymous(host.memory(), 0)?;
+        Ok(Machine { host, filler })
+    }
+
+    /// Does `ops`, one after the other, from a process whose window is empty.
+    ///
+    /// # Errors
+    /// See [`MachineError`].
+    pub fn run(&self, ops: &[Op]) -> Result<Vec<Step>, MachineError> {
+        let mut world = World::new(self, self.new_space()?);
+        let steps = world.run(ops);
+        drop(world);
+        self.host.memory().reclaim();
+        Ok(steps)
+    }
+
+    /// What the invariants' checker has to say now, while no sequence runs.
+    pub fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// An address space with nothing in the window, and no room elsewhere.
+    fn new_space(&self) -> Result<Arc<AddressSpace>, MachineError> {
+        let space = AddressSpace::new(self.host.memory(), Layouts::process())?;
+        let map = |start: u64, end: u64, flags, backing| {
+            let placement = Placement::Fixed(VirtAddr(start));
+            space.map(MapRequest { placement, len: end - start, flags, backing, page_offset: 0 })
+        };
+        let filler = || Backing::Object(self.filler.clone());
+        let buffer_end = BUFFER + BUFFER_PAGES * PAGE;
+        let top = foldspace::addr::USER_END.get();
+        for (start, end) in [(0x1_0000, BASE), (END, BUFFER), (buffer_end, top)] {
+            map(start, end, VmaFlags::SHARED, filler())?;
+        }
+        map(BUFFER, buffer_end, VmaFlags::READ | VmaFlags::WRITE, Backing::Anonymous)?;
+        for (number, name) in NAMES.iter().enumerate() {
+            let wrote = name.map_or(0, |name| space.write(VirtAddr(name_address(number)), name));
+            debug_assert_eq!(wrote, name.map_or(0, <[u8]>::len));
+        }
+        Ok(space)
+    }
+}
+
+/// Where name `number` is in the buffer.
+pub fn name_address(number: usize) -> u64 {
+    BUFFER + number as u64 * 128
+}
+
+/// Where mincore's answers go.
+pub const ANSWERS: u64 = BUFFER + PAGE;

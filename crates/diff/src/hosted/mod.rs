@@ -1,0 +1,8 @@
+//! Foldspace's side: processes that exist only here, over address spaces of a hosted machine.
+
+mod file;
+mod machine;
+mod process;
+mod world;
+
+pub use machine::{Machine, MachineError};

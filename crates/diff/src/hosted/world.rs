@@ -1,0 +1,283 @@
+//! The processes of one sequence, and what each operation does to them.
+
+use foldspace::proc::{FrameNumbers, PagemapEntry};
+use foldspace::space::Fault;
+use foldspace::{AddressSpace, PageRange, VirtAddr};
+use foldspace_hosted::{AccessError, CacheSize, Processor, Refusal};
+use foldspace_linux as linux;
+use std::sync::Arc;
+
+use super::file::{Open, unsigned};
+use super::machine::{ANSWERS, Machine, name_address};
+use super::process::Process;
+use crate::Step;
+use crate::look::{Inodes, Look, entries};
+use crate::op::{Call, NAMES, NOBODY, OUTSIDE, Op, Outcome, SAMPLES, mix};
+use crate::window::{self, BASE, END, PAGE, PROCESSES};
+
+pub struct World<'m> {
+    machine: &'m Machine,
+    processes: [Option<Process>; PROCESSES],
+    processor: Processor,
+    inodes: Inodes,
+}
+
+impl<'m> World<'m> {
+    pub fn new(machine: &'m Machine, space: Arc<AddressSpace>) -> World<'m> {
+        let mut processes = [const { None }; PROCESSES];
+        processes[0] = Some(Process { space, files: Default::default() });
+        World { machine, processes, processor: machine.host.processor(CacheSize::Unbounded), inodes: Inodes::default() }
+    }
+
+    /// One step for each operation, until no process is left.
+    pub fn run(&mut self, ops: &[Op]) -> Vec<Step> {
+        let mut steps = Vec::with_capacity(ops.len());
+        for op in ops {
+            steps.push(self.step(op));
+        }
+        steps
+    }
+
+    fn step(&mut self, op: &Op) -> Step {
+        let who = op.process as usize;
+        if self.processes[who].is_none() {
+            return Step { outcome: Outcome { value: NOBODY, ..Outcome::default() }, look: None };
+        }
+        let outcome = self.perform(who, &op.call);
+        if op.call == Call::Exit {
+            return Step { outcome, look: None };
+        }
+        let deep = (op.call == Call::LookDeep).then(|| self.load_everything(who));
+        let look = Some(self.look(who, deep));
+        Step { outcome, look }
+    }
+
+    fn perform(&mut self, who: usize, call: &Call) -> Outcome {
+        let Some(process) = &mut self.processes[who] else { return Outcome::default() };
+        let (mut read, mut signal) = (0, (0, 0));
+        let value = match *call {
+            Call::Map { addr, len, prot, flags, fd, offset } => {
+                let result = linux::mmap(process, addr, len, prot.into(), flags.into(), fd, offset);
+                confine(process, number(result), len)
+            }
+            Call::Unmap { addr, len } => nothing(linux::munmap(process, addr, len)),
+            Call::Protect { addr, len, prot } => nothing(linux::mprotect(process, addr, len, prot.into())),
+            Call::Remap { addr, old_len, new_len, flags, target } => {
+                let result = linux::mremap(process, addr, old_len, new_len, flags.into(), target);
+                confine(process, number(result), new_len)
+            }
+            Call::Advise { addr, len, advice } => nothing(linux::madvise(process, addr, len, advice)),
+            Call::Lock { addr, len } => nothing(linux::mlock(process, addr, len)),
+            Call::Lock2 { addr, len, flags } => nothing(linux::mlock2(process, addr, len, flags as i32)),
+            Call::Unlock { addr, len } => nothing(linux::munlock(process, addr, len)),
+            Call::LockAll { flags } => nothing(linux::mlockall(process, flags as i32)),
+            Call::UnlockAll => nothing(linux::munlockall(process)),
+            Call::Sync { addr, len, flags } => nothing(linux::msync(process, addr, len, flags as i32)),
+            Call::InCore { addr, len } => nothing(linux::mincore(process, addr, len, ANSWERS)),
+            Call::RemapPages { addr, len, prot, page, flags } => {
+                nothing(linux::remap_file_pages(process, addr, len, prot.into(), page, flags.into()))
+            }
+            Call::Name { .. } | Call::Seal { .. } | Call::Limit { .. } => -i64::from(libc::ENOSYS),
+            Call::Create { file, flags, read_only } => {
+                of_file(Open::create(self.machine.host.memory(), file, flags, read_only).map(|open| {
+                    process.files[file as usize] = Some(open);
+                    0
+                }))
+            }
+            Call::Close { file } => of_file(process.files[file as usize].take().map(|_| 0).ok_or(libc::EBADF)),
+            Call::Truncate { file, len } => of_file(unsigned(len).and_then(|len| process.file(file)?.truncate(len))),
+            Call::Allocate { .. } => -i64::from(libc::ENOSYS),
+            Call::AddSeals { file, seals } => of_file(process.file(file).and_then(|open| open.add_seals(seals))),
+            Call::WriteFile { file, offset, value } => {
+                of_file(unsigned(offset).and_then(|offset| process.file(file)?.write(offset, &value.to_ne_bytes())))
+            }
+            Call::ReadFile { file, offset } => {
+                let mut bytes = [0; 8];
+                let result = of_file(unsigned(offset).and_then(|offset| process.file(file)?.read(offset, &mut bytes)));
+                read = u64::from_ne_bytes(bytes);
+                result
+            }
+            Call::Store { addr, value, pages } => {
+                self.processor.activate(&process.space);
+                let mut done = 0;
+                while done < u64::from(pages) {
+                    let at = VirtAddr(addr + done * PAGE);
+                    if let Err(error) = self.processor.store(at, &value.wrapping_add(done).to_ne_bytes()) {
+                        signal = signal_of(&error);
+                        break;
+                    }
+                    done += 1;
+                }
+                done as i64
+            }
+            Call::Load { addr, pages } => {
+                self.processor.activate(&process.space);
+                let mut done = 0;
+                while done < u64::from(pages) {
+                    match load(&mut self.processor, addr + done * PAGE) {
+                        Ok(word) => read = mix(read, word),
+                        Err(fault) => {
+                            signal = fault;
+                            break;
+                        }
+                    }
+                    done += 1;
+                }
+                done as i64
+            }
+            Call::Fork { child } => self.fork(who, child as usize),
+            Call::Exit => {
+                self.processor.deactivate();
+                self.processes[who] = None;
+                0
+            }
+            Call::Look | Call::LookDeep => 0,
+        };
+        Outcome { value, read, signal }
+    }
+
+    fn fork(&mut self, who: usize, child: usize) -> i64 {
+        let Some(parent) = &self.processes[who] else { return NOBODY };
+        if self.processes[child].is_some() {
+            return NOBODY;
+        }
+        match parent.space.fork() {
+            Ok(space) => {
+                self.processes[child] = Some(Process { space, files: parent.files.clone() });
+                0
+            }
+            Err(_) => -i64::from(libc::ENOMEM),
+        }
+    }
+
+    /// What is to be seen of a process; `content` is the hash if it is known already.
+    fn look(&mut self, who: usize, content: Option<u64>) -> Look {
+        let Some(process) = &self.processes[who] else { return Look::default() };
+        let space = &process.space;
+        let text = smaps(space);
+        let (mut in_core, mut hash) = (Vec::new(), 0);
+        for entry in entries(&text) {
+            let Some(range) = PageRange::new(VirtAddr(entry.start), VirtAddr(entry.end)) else { continue };
+            let at = in_core.len();
+            in_core.resize(at + range.pages() as usize, 0);
+            let answered = space.mincore(range, &mut in_core[at..]);
+            debug_assert_eq!(answered, Ok(range.pages() as usize));
+            if content.is_none() && entry.access()[0] == b'r' && entry.size("Rss") != Some(0) {
+                hash = self.sample(space, range, hash);
+            }
+        }
+        Look::new(&text, &in_core, content.unwrap_or(hash), &mut self.inodes)
+    }
+
+    /// Adds samples of the pages of `range` that are in memory and of no file.
+    fn sample(&self, space: &AddressSpace, range: PageRange, mut hash: u64) -> u64 {
+        let mut entries = vec![PagemapEntry::default(); range.pages() as usize];
+        if space.pagemap(range, FrameNumbers::Hidden, &mut entries).is_err() {
+            return hash;
+        }
+        for (page, entry) in (range.start().get()..range.end().get()).step_by(PAGE as usize).zip(entries) {
+            if entry.0 >> 56 & 0xa0 != 0x80 {
+                continue;
+            }
+            let Ok(translation) = self.machine.host.translate(space, VirtAddr(page)) else { continue };
+            let words = SAMPLES.map(|offset| {
+                let mut bytes = [0; 8];
+                let read = self.machine.host.peek(translation, offset as usize, &mut bytes);
+                read.map_or(u64::MAX, |()| u64::from_ne_bytes(bytes))
+            });
+            if words != [0; SAMPLES.len()] {
+                hash = words.iter().fold(mix(hash, page), |hash, word| mix(hash, *word));
+            }
+        }
+        hash
+    }
+
+    /// A hash of every byte in the window that can be read, faulted in.
+    fn load_everything(&mut self, who: usize) -> u64 {
+        let Some(process) = &self.processes[who] else { return 0 };
+        self.processor.activate(&process.space);
+        let mut hash = 0;
+        for entry in entries(&smaps(&process.space)).filter(|entry| entry.access()[0] == b'r') {
+            for page in (entry.start..entry.end).step_by(PAGE as usize) {
+                let of_page = hash_page(&mut self.processor, page);
+                if of_page != 0 {
+                    hash = mix(mix(hash, page), of_page);
+                }
+            }
+        }
+        hash
+    }
+}
+
+/// A hash of the page, 0 if all of it is zeros.
+fn hash_page(processor: &mut Processor, page: u64) -> u64 {
+    let mut bytes = [0; PAGE as usize];
+    if let Err(error) = processor.load(VirtAddr(page), &mut bytes) {
+        let (signal, code) = signal_of(&error);
+        return mix(mix(1, signal as u64), code as u64);
+    }
+    let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
+    words.zip((page..).step_by(8)).filter(|(word, _)| *word != 0).fold(0, |hash, (word, at)| mix(mix(hash, word), at))
+}
+
+/// The entries of smaps in the window.
+fn smaps(space: &AddressSpace) -> Vec<u8> {
+    let smaps = space.smaps();
+    let mut text = Vec::new();
+    let mut from = VirtAddr(BASE);
+    while from < VirtAddr(END)
+        && let Ok(Some(next)) = smaps.entry(space, from, &mut text)
+    {
+        from = next;
+    }
+    text
+}
+
+fn load(processor: &mut Processor, addr: u64) -> Result<u64, (i32, i32)> {
+    let mut bytes = [0; 8];
+    processor.load(VirtAddr(addr), &mut bytes).map_err(|error| signal_of(&error))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// The signal of an access that was refused, and its code.
+fn signal_of(error: &AccessError) -> (i32, i32) {
+    match error.refusal {
+        Refusal::Fault(Fault::NotMapped) => (libc::SIGSEGV, 1),
+        Refusal::Fault(Fault::AccessDenied) => (libc::SIGSEGV, 2),
+        Refusal::Fault(Fault::PastEnd) => (libc::SIGBUS, 2),
+        // None of these may happen: whatever Linux says is another thing.
+        Refusal::Fault(Fault::OutOfMemory)
+        | Refusal::NotCanonical
+        | Refusal::Idle
+        | Refusal::Malformed
+        | Refusal::Unresolved(_) => (libc::SIGKILL, 0),
+    }
+}
+
+/// What mmap or mremap returned, if it is in the window; else it is unmapped again.
+fn confine(process: &Process, result: i64, len: u64) -> i64 {
+    if result < 0 {
+        return result;
+    }
+    let (start, end) = (result as u64, result as u64 + len.next_multiple_of(PAGE));
+    if window::contains(start, end) {
+        return result;
+    }
+    nothing(linux::munmap(process, start, end - start));
+    OUTSIDE
+}
+
+fn number(result: Result<u64, linux::Errno>) -> i64 {
+    result.map_or_else(|errno| -i64::from(errno.number()), |value| value as i64)
+}
+
+fn nothing(result: Result<(), linux::Errno>) -> i64 {
+    number(result.map(|()| 0))
+}
+
+fn of_file(result: Result<i64, i32>) -> i64 {
+    result.unwrap_or_else(|errno| -i64::from(errno))
+}
+
+const _: () = assert!(NAMES.len() * 128 <= PAGE as usize);
+const _: fn(usize) -> u64 = name_address;
