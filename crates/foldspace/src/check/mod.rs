@@ -5,7 +5,7 @@
 //! 2. The references of each node are the slots that refer to it, plus its pin.
 //! 3. Every slot is found from its node's home, and nothing found there is stale.
 //! 4. All sharers of a table have the same VMAs over its span, as far as they decide what may be installed; and what is installed is
-//!    what the VMAs say.
+//!    what the VMAs say: of an object nothing past its end, and no frame but the one in its cache.
 //! 5. A table in a lineage is alive.
 //! 6. Frames are conserved: what is not free is reached from an address space or an object.
 

@@ -129,6 +129,15 @@ impl Memory {
             !entry.is_object() || matches!(vma.backing, Backing::Object(_)),
             "{who}: {addr} shows an object where none is mapped"
         );
+        if let Backing::Object(object) = &vma.backing {
+            // Copies that private mappings have made go with the pages past the end, too.
+            let page = vma.page_at(addr);
+            ensure!(!object.is_past_end(page), "{who}: {addr} is present, page {page} of an object that ends before");
+            ensure!(
+                !entry.is_object() || object.shows(page, entry.frame()),
+                "{who}: {addr} shows a frame that its object does not have as page {page}"
+            );
+        }
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod contents;
 #[expect(unsafe_code, reason = "turns frame numbers into pointers, and does nothing else")]
 mod direct_map;
 mod garbage;
+mod held;
 #[expect(unsafe_code, reason = "its constructor takes over the frames")]
 mod memory;
 mod record;
@@ -13,6 +14,7 @@ use core::sync::atomic::AtomicU64;
 
 pub use contents::Contents;
 pub(crate) use garbage::Garbage;
+pub(crate) use held::Held;
 pub use memory::{Memory, MemoryConfig, MemoryStats};
 pub(crate) use record::{Counts, Kind, NONE, Record};
 pub use record::{Home, LineageId, Slot};

@@ -146,16 +146,21 @@ impl Counts {
 const LOCKED: u32 = 1 << 4;
 /// Kept by the cache of an object: one of `refs` is not a slot.
 const PINNED: u32 = 1 << 5;
+/// Of a page of an object: it was written to, whatever the entries that map it now say.
+const DIRTY: u32 = 1 << 6;
+/// In a list of held frames: one of `refs` is not a slot.
+const HELD: u32 = 1 << 7;
 const ORDER_SHIFT: u32 = 8;
 
 /// What the manager knows about one frame.
 ///
 /// # Invariants
 ///
-/// - `refs` of a data frame: slots that map it plus one if `PINNED`; of a table: parent slots that link it; a root: 1.
+/// - `refs` of a data frame: slots that map it plus one if `PINNED` and one if `HELD`; of a table: parent slots that link it; a root: 1.
 /// - `home` finds every such slot ([`Home`]); a table that it names is alive.
 /// - `lineage`, and `next`/`prev` of a table: its lineage and neighbours there ([`NONE`] at the ends), under the lineage's lock.
-///   `next`/`prev` of a free block: neighbours in the buddy list, under the buddy lock. `next` of an idle frame: garbage chain.
+///   `next`/`prev` of a free block: neighbours in the buddy list, under the buddy lock. `next` of an idle frame: garbage chain; of one that is held: the
+///   list of those.
 /// - `counts` of a table: present entries by kind, under the table's lock.
 #[repr(C)]
 pub(crate) struct Record {
@@ -214,6 +219,26 @@ impl Record {
     }
     pub(crate) fn unpin(&self) {
         self.state.fetch_and(!PINNED, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & DIRTY != 0
+    }
+    /// By whoever has mapped it, or holds it otherwise.
+    #[inline]
+    pub(crate) fn set_dirty(&self) {
+        if !self.is_dirty() {
+            self.state.fetch_or(DIRTY, Ordering::Relaxed);
+        }
+    }
+
+    /// False if it is held already.
+    pub(crate) fn begin_hold(&self) -> bool {
+        self.state.fetch_or(HELD, Ordering::Relaxed) & HELD == 0
+    }
+    pub(crate) fn end_hold(&self) {
+        self.state.fetch_and(!HELD, Ordering::Relaxed);
     }
 
     /// Spins until the lock of this table is ours. Acquire: what the last holder stored is seen.

@@ -150,6 +150,9 @@ impl Sizes {
                 if entry.is_present() && !entry.is_reference() {
                     let owner = if entry.is_object() { object } else { Owner::Private };
                     let mapped = counts.of_page(entry, table, index, paths)?;
+                    // A page of an object is dirty whoever has stored to it, and how.
+                    let stored_to = entry.is_object() && memory.record(entry.frame()).is_dirty();
+                    let entry = if stored_to { entry.with(Entry::DIRTY) } else { entry };
                     self.add_page(vma.flags, entry, owner, mapped);
                 }
             }

@@ -209,18 +209,20 @@ impl AddressSpace {
         let shared_write = vma.flags.contains(VmaFlags::SHARED | VmaFlags::WRITE) && access == Access::Write;
         let write = if shared_write { Entry::WRITE | Entry::ACCESSED | Entry::DIRTY } else { 0 };
         if entry.is_present() {
-            // Perhaps a page that the object has dropped since: whoever mapped it keeps it.
+            // Perhaps a page that the object has lost a moment ago: it will be taken out.
             table.change(index, write, 0);
         } else if entry.is_guard() {
             return Ok(Attempt::Again);
         } else {
-            // The object may have dropped the page since we asked: what it holds now decides.
-            if object.resident(page_of(vma, addr)) != Some(frame) {
+            // The object may have lost the page since we asked: what it has now decides.
+            if !object.lend(vma.page_at(addr), frame, table.slot(index)).map_err(out_of_memory)? {
                 return Ok(Attempt::Again);
             }
-            self.memory.add_home(frame, table.slot(index)).map_err(out_of_memory)?;
             let flags = Entry::USER | Entry::OBJECT | Entry::ACCESSED | write | no_execute(vma.flags);
             table.put(index, Entry::new(frame, flags));
+        }
+        if write != 0 {
+            self.memory.record(table.entry(index).frame()).set_dirty();
         }
         Ok(Attempt::Done)
     }
@@ -277,7 +279,7 @@ impl AddressSpace {
                 return Ok(Attempt::Done);
             }
         }
-        let prepared = prepared.filter(|prepared| Ok(prepared.start) == self.start_of(vma, addr, entry));
+        let prepared = prepared.filter(|prepared| self.still_starts(prepared.start, vma, addr, entry));
         let Some(prepared) = prepared else { return Ok(Attempt::Again) };
         let flags = user(vma.flags) | write | no_execute(vma.flags);
         install_anon(memory, &mut table, addr, prepared.fill(), flags, entry, garbage);
@@ -310,6 +312,15 @@ impl AddressSpace {
             Backing::Reference(reference) => Ok(reference.page().map_or(Start::Zeros, Start::Reference)),
             Backing::Object(object) => object_frame(vma, object, addr).map(Start::Copy),
         }
+    }
+
+    /// Whether a private page still starts from what it was prepared from. Under the lock of the table that it goes into.
+    #[inline]
+    fn still_starts(&self, start: Start, vma: &Vma, addr: VirtAddr, entry: Entry) -> bool {
+        if let (Backing::Object(object), Start::Copy(frame), false) = (&vma.backing, start, entry.is_present()) {
+            return object.shows(vma.page_at(addr), frame);
+        }
+        self.start_of(vma, addr, entry) == Ok(start)
     }
 
     /// The one shootdown of a fault, owed if a present entry on the path was replaced. Dropping the translation of the page drops cached
@@ -364,13 +375,8 @@ fn no_execute(flags: VmaFlags) -> u64 {
     if flags.contains(VmaFlags::EXEC) { 0 } else { Entry::NO_EXECUTE }
 }
 
-/// The page of the backing that belongs at `addr`.
-pub(super) fn page_of(vma: &Vma, addr: VirtAddr) -> u64 {
-    vma.page_offset + ((addr.get() - vma.start().get()) >> crate::addr::PAGE_SHIFT)
-}
-
 fn object_frame(vma: &Vma, object: &Object, addr: VirtAddr) -> Result<Frame, Fault> {
-    match object.frame(page_of(vma, addr)) {
+    match object.frame(vma.page_at(addr)) {
         Ok(Some(frame)) => Ok(frame),
         Ok(None) => Err(Fault::PastEnd),
         Err(_) => Err(Fault::OutOfMemory),

@@ -60,7 +60,7 @@ impl AddressSpace {
         self.for_each_part(range, |_, part, garbage| {
             self.tables().change_pages(part, garbage, &mut |table, index, entry, garbage| {
                 if (entry.is_object() || !entry.is_dirty()) && self.is_mapped_once(entry) {
-                    table.put(index, Entry::NONE);
+                    let entry = table.put(index, Entry::NONE);
                     garbage.give_up(&self.memory, entry, table.level(), table.slot(index));
                 }
             });

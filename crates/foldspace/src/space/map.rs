@@ -7,7 +7,7 @@ use super::place::Search;
 use super::{AddressSpace, Layout, MAX_MAP_COUNT, MapRequest, Placement, retry_after_reclaim};
 use crate::addr::{PAGE_SIZE, VirtAddr};
 use crate::error::{Error, Result};
-use crate::vma::Vma;
+use crate::vma::{Backing, Vma, VmaFlags};
 
 impl AddressSpace {
     /// Maps `request` and returns its address. O(log VMAs), more only where it replaces something.
@@ -47,13 +47,12 @@ impl AddressSpace {
         if after > layout.address_space_limit {
             return Err(Error::NoRoom);
         }
-        let vma = Vma {
-            range,
-            flags: request.flags,
-            page_offset: request.page_offset,
-            backing: request.backing.clone(),
-            name: None,
-        };
+        let mut flags = request.flags.difference(VmaFlags::OBJECT);
+        if let Backing::Object(object) = &request.backing {
+            object.note_mapped();
+            flags |= VmaFlags::OBJECT;
+        }
+        let vma = Vma { range, flags, page_offset: request.page_offset, backing: request.backing.clone(), name: None };
         self.replace(guard, range, Some(vma))?;
         Ok(range.start())
     }

@@ -1,7 +1,6 @@
 //! mincore: which pages are in memory.
 
 use super::AddressSpace;
-use super::fault::page_of;
 use crate::addr::{PAGE_SHIFT, PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::table::Stretch;
@@ -51,6 +50,6 @@ impl AddressSpace {
 fn in_object(vma: &Vma, addr: VirtAddr) -> u8 {
     match &vma.backing {
         Backing::Anonymous | Backing::Reference(_) => 0,
-        Backing::Object(object) => object.resident(page_of(vma, addr)).is_some() as u8,
+        Backing::Object(object) => object.has(vma.page_at(addr)) as u8,
     }
 }

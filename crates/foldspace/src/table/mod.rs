@@ -7,6 +7,7 @@
 //! copied only under its own lock; a node's references grow only under the lock of a table that has a slot to it. So who holds a table's
 //! lock and sees a child with one reference knows that it stays so. Parents are locked before children.
 
+mod cut;
 mod entry;
 mod exclusive;
 mod guards;
@@ -17,6 +18,7 @@ mod relocate;
 mod stretch;
 mod supply;
 
+pub(crate) use cut::Copies;
 pub(crate) use entry::Entry;
 pub(crate) use exclusive::Exclusive;
 pub(crate) use path::{Leaf, Root};

@@ -299,7 +299,8 @@ fn clear_below(
         }
         // Zeros that a fault has linked since the edges were made exclusive: the rest of their span can be linked again.
         garbage.stale_beyond |= !part.whole;
-        table.put(part.index, Entry::NONE);
+        // As it is now: a processor may have made it dirty since.
+        let entry = table.put(part.index, Entry::NONE);
         garbage.give_up(memory, entry, level, table.slot(part.index));
     }
     None

@@ -15,6 +15,9 @@ pub(crate) fn release_entry(memory: &Memory, entry: Entry, level: Level, place: 
     let frame = entry.frame();
     match level.below() {
         None if entry.is_object() => {
+            if entry.is_dirty() {
+                memory.record(frame).set_dirty();
+            }
             if memory.drop_home(frame, place) == 0 {
                 garbage.push_data(memory, frame);
             }

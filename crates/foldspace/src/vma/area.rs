@@ -57,6 +57,8 @@ bitflags! {
         const SEALED = 1 << 20;
         /// Pages may be dropped under pressure, and read as zeros then (MAP_DROPPABLE).
         const DROPPABLE = 1 << 21;
+        /// It shows an object. Set when it is mapped, so that the tree's summaries say where there are such areas.
+        const OBJECT = 1 << 31;
     }
 }
 
@@ -128,6 +130,10 @@ impl Vma {
     /// One past the last byte.
     pub fn end(&self) -> VirtAddr {
         self.range.end()
+    }
+    /// The page of the backing that belongs at `addr`.
+    pub(crate) fn page_at(&self, addr: VirtAddr) -> u64 {
+        self.page_offset + ((addr.get() - self.start().get()) >> crate::addr::PAGE_SHIFT)
     }
     /// The same area cut down to `range`, which must lie inside it.
     #[must_use]

@@ -5,6 +5,7 @@ use std::env;
 use foldspace::space::Layout;
 use foldspace_hosted::{CacheSize, Host, Layouts};
 use proptest::collection::vec;
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use crate::ops::{self, By, Op};
@@ -14,6 +15,11 @@ const MEMORY: u64 = 32 << 20;
 
 /// Runs lives: `cases` of them, or as many as `FOLDSPACE_CASES` says.
 fn lives(cases: u32, steps: usize, seed: u64, live: impl Fn(Vec<Op>)) {
+    lives_of(ops::op(), cases, steps, seed, live);
+}
+
+/// The same with steps of another kind.
+fn lives_of(op: impl Strategy<Value = Op>, cases: u32, steps: usize, seed: u64, live: impl Fn(Vec<Op>)) {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let config = Config {
         cases: number("FOLDSPACE_CASES").map_or(cases, |cases| cases as u32),
@@ -22,7 +28,7 @@ fn lives(cases: u32, steps: usize, seed: u64, live: impl Fn(Vec<Op>)) {
         max_shrink_iters: 20_000,
         ..Config::default()
     };
-    let outcome = TestRunner::new(config).run(&vec(ops::op(), 1..steps), |ops| {
+    let outcome = TestRunner::new(config).run(&vec(op, 1..steps), |ops| {
         live(ops);
         Ok(())
     });
@@ -87,4 +93,16 @@ fn lives_within_narrow_limits() {
 #[test]
 fn lives_that_run_out_of_frames() {
     lives(150, 40, 5, |ops| live(&ops, &[CacheSize::Unbounded; 2], Layouts::process(), Starved::AtEachPoint));
+}
+
+#[test]
+fn lives_among_files() {
+    lives_of(ops::file_op(), 400, 60, 6, |ops| live(&ops, &[CacheSize::Unbounded; 3], Layouts::process(), Starved::No));
+}
+
+#[test]
+fn lives_among_files_that_run_out_of_frames() {
+    lives_of(ops::file_op(), 100, 40, 7, |ops| {
+        live(&ops, &[CacheSize::Unbounded; 2], Layouts::process(), Starved::AtEachPoint);
+    });
 }

@@ -122,8 +122,14 @@ pub enum Op {
     NewFile(u8),
     ReadFile(Pick, u16, u16),
     WriteFile(Pick, u16, u8, u8),
-    /// Cuts a file, or makes it longer; only where nobody maps it, since pages that are mapped stay so.
+    /// Cuts a file, or makes it longer.
     ResizeFile(Pick, u16),
+    /// Makes so many bytes of it zeros.
+    PunchFile(Pick, u16, u16),
+    /// Gives so many bytes of it pages.
+    EnsureFile(Pick, u16, u16),
+    /// Punches what is shown in a range.
+    Remove(Pick, Place, Len),
     /// Runs a space on a processor, so that it gets caches, or keeps them.
     Switch(Pick, Pick),
     Reclaim,
@@ -238,6 +244,40 @@ fn mode() -> impl Strategy<Value = ForkMode> {
     prop_oneof![1 => Just(ForkMode::Copy), 1 => Just(ForkMode::Leaf), 3 => Just(ForkMode::Full)]
 }
 
+/// Whole pages as often as not: then nothing is left of the last one.
+fn file_len() -> impl Strategy<Value = u16> {
+    prop_oneof![1 => 0u16..24_000, 1 => (0u16..6).prop_map(|pages| pages * 4096)]
+}
+
+/// One step among files that several spaces map, fork, cut and let grow.
+pub fn file_op() -> impl Strategy<Value = Op> {
+    let p = any::<u8>;
+    let object = (any::<u8>(), 0u8..4, prop_oneof![Just(Sharing::Private), Just(Sharing::Shared)]);
+    let what = object.prop_map(|(object, at, sharing)| What::Object(object, at, sharing));
+    let place =
+        || (any::<u8>(), 0u16..9, -1i8..2).prop_map(|(area, ninth, near)| Place::Area(area, ninth * 7281, near));
+    const RW: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE);
+    const ALL: VmaFlags = RW.union(VmaFlags::MAY_READ).union(VmaFlags::MAY_WRITE);
+    prop_oneof![
+        4 => (p(), 2u8..9, what).prop_map(|(s, len, what)| Op::Map(s, Where::Anywhere, Len::Pages(len), what, ALL)),
+        1 => (p(), p()).prop_map(|(s, area)| Op::UnmapArea(s, area)),
+        1 => (p(), place(), 1u8..5).prop_map(|(s, at, len)| Op::Discard(s, at, Len::Pages(len))),
+        1 => (p(), p(), access()).prop_map(|(s, area, access)| Op::ProtectArea(s, area, access)),
+        8 => (p(), by(), place(), span()).prop_map(|(s, by, at, span)| Op::Load(s, by, at, span)),
+        8 => (p(), by(), place(), span(), p()).prop_map(|(s, by, at, span, seed)| Op::Store(s, by, at, span, seed)),
+        2 => (p(), p(), place(), 2u8..9, p()).prop_map(|(s, cpu, at, pages, seed)| Op::Fill(s, cpu, at, pages, seed)),
+        4 => (p(), mode()).prop_map(|(s, mode)| Op::Fork(s, mode)),
+        2 => p().prop_map(Op::Exit),
+        1 => (p(), any::<u16>(), 1u8..200, p()).prop_map(|(object, at, len, seed)| Op::WriteFile(object, at % 24_000, len, seed)),
+        5 => (p(), file_len()).prop_map(|(object, len)| Op::ResizeFile(object, len)),
+        3 => (p(), 0u16..24_000, 1u16..13_000).prop_map(|(object, at, len)| Op::PunchFile(object, at, len)),
+        1 => (p(), 0u16..24_000, 1u16..13_000).prop_map(|(object, at, len)| Op::EnsureFile(object, at, len)),
+        2 => (p(), place(), 1u8..5).prop_map(|(s, at, len)| Op::Remove(s, at, Len::Pages(len))),
+        3 => (p(), p()).prop_map(|(cpu, s)| Op::Switch(cpu, s)),
+        1 => by().prop_map(Op::Audit),
+    ]
+}
+
 /// One step.
 pub fn op() -> impl Strategy<Value = Op> {
     let p = any::<u8>;
@@ -271,7 +311,10 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => p().prop_map(Op::NewFile),
         1 => (p(), any::<u16>(), 0u16..9000).prop_map(|(object, at, len)| Op::ReadFile(object, at, len)),
         2 => (p(), any::<u16>(), 1u8..200, p()).prop_map(|(object, at, len, seed)| Op::WriteFile(object, at, len, seed)),
-        1 => (p(), 0u16..24_000).prop_map(|(object, len)| Op::ResizeFile(object, len)),
+        3 => (p(), file_len()).prop_map(|(object, len)| Op::ResizeFile(object, len)),
+        2 => (p(), 0u16..24_000, 1u16..13_000).prop_map(|(object, at, len)| Op::PunchFile(object, at, len)),
+        1 => (p(), 0u16..24_000, 1u16..13_000).prop_map(|(object, at, len)| Op::EnsureFile(object, at, len)),
+        2 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Remove(s, at, len)),
         3 => (p(), p()).prop_map(|(cpu, s)| Op::Switch(cpu, s)),
         1 => Just(Op::Reclaim),
         2 => by().prop_map(Op::Audit),

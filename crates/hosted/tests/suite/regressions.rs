@@ -210,28 +210,6 @@ fn a_kernel_write_does_not_reach_into_a_child() {
     });
 }
 
-/// Pages past the end of a file that was cut cannot be faulted in (SIGBUS). Where one was mapped before, it stays mapped: `Object::set_len`
-/// says so (Linux unmaps it); it belongs to the mapping alone then, and goes with it.
-#[test]
-fn what_is_cut_off_a_file_cannot_be_faulted_in() {
-    let (host, space) = machine(8 << 20);
-    let object = Object::anonymous(host.memory(), 3 * PAGE_SIZE).unwrap();
-    map(&space, 3, RW | VmaFlags::SHARED, Backing::Object(object.clone()));
-    let mut processor = host.processor(CacheSize::Unbounded);
-    processor.activate(&space);
-    let last = range(2, 1).start();
-    processor.store(last, b"x").unwrap();
-    object.set_len(PAGE_SIZE).unwrap();
-    let refusal = processor.load(range(1, 1).start(), &mut [0]).map_err(|error| error.refusal);
-    assert_eq!(refusal, Err(Refusal::Fault(Fault::PastEnd)));
-    let mut seen = [0];
-    processor.load(last, &mut seen).unwrap();
-    assert_eq!(seen, *b"x");
-    host.memory().check(&[&space], &[&object]).unwrap();
-    space.unmap(range(2, 1)).unwrap();
-    host.memory().check(&[&space], &[&object]).unwrap();
-}
-
 /// Frames that wait for a grace period are counted once.
 #[test]
 fn frames_are_counted_once() {

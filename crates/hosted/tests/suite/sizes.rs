@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use foldspace::addr::PAGE_SIZE;
 use foldspace::proc::{FrameNumbers, PagemapEntry};
-use foldspace::vma::{Backing, VmaFlags};
+use foldspace::vma::{Backing, Vma, VmaFlags};
 use foldspace::{AddressSpace, Frame, PageRange, VirtAddr};
 use foldspace_hosted::{Cause, Host, Leaf};
 
@@ -117,6 +117,9 @@ pub fn verify(host: &Host, spaces: &[&AddressSpace]) -> Shown {
             let shared_memory = matches!(&vma.backing, Backing::Object(object) if object.is_anonymous());
             let mut sums = Sums::default();
             for leaf in shown.within(number, vma.range) {
+                let stored_to =
+                    matches!(&vma.backing, Backing::Object(object) if object.is_dirty(page_of(vma, leaf.addr)));
+                let leaf = &Leaf { dirty: leaf.dirty || leaf.object && stored_to, ..*leaf };
                 for sums in [&mut sums, &mut all] {
                     sums.add(leaf, shown.mapped[&leaf.frame], shared_memory, vma.flags);
                 }
@@ -135,6 +138,11 @@ pub fn verify(host: &Host, spaces: &[&AddressSpace]) -> Shown {
         all.compare(&rollup[0].1, "the rollup");
     }
     shown
+}
+
+/// The page of an object that an area shows at an address.
+pub fn page_of(vma: &Vma, addr: VirtAddr) -> u64 {
+    vma.page_offset + (addr.get() - vma.start().get()) / PAGE_SIZE
 }
 
 /// Compares pagemap and mincore of pages of one VMA.

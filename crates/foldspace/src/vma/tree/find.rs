@@ -1,10 +1,13 @@
 //! Looking up VMAs: each call is O(log n).
 
+use core::ptr;
+
 use super::node::{Child, NodeRef, Slots, first_after};
 use super::summary::Summary;
 use super::version::VersionRef;
 use crate::addr::{PageRange, VirtAddr};
-use crate::vma::{Vma, VmaFlags};
+use crate::backing::Object;
+use crate::vma::{Backing, Vma, VmaFlags};
 
 /// The VMAs on both sides of an address.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +105,17 @@ impl<'t> VersionRef<'t> {
                     }
                 }
             }
+        }
+    }
+
+    /// The first VMA that ends after `from` and shows `object`. Subtrees that show none are not looked at.
+    pub(crate) fn find_object(self, object: &Object, mut from: VirtAddr) -> Option<&'t Vma> {
+        loop {
+            let vma = self.find_flag(VmaFlags::OBJECT, from)?;
+            if matches!(&vma.backing, Backing::Object(shown) if ptr::eq(&**shown, object)) {
+                return Some(vma);
+            }
+            from = vma.end();
         }
     }
 

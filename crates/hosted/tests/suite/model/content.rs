@@ -1,6 +1,7 @@
 //! What is in the pages: loads, stores, and the objects.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use foldspace::VirtAddr;
 use foldspace::addr::USER_END;
@@ -24,6 +25,15 @@ pub struct ModelObject {
     pub kind: ObjectKind,
     pub len: u64,
     pub pages: BTreeMap<u64, Vec<u8>>,
+    /// Pages that were written to, and those that perhaps were: it depends on what was in memory.
+    pub dirty: BTreeMap<u64, Dirty>,
+}
+
+/// Whether a page was written to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dirty {
+    Yes,
+    Perhaps,
 }
 
 /// What page `index` of the file `inode` holds at first: a function of both, some pages zero.
@@ -70,19 +80,56 @@ impl ModelObject {
         for (at, byte) in (offset..).zip(bytes) {
             let mut page = self.page(at / PAGE);
             page[(at % PAGE) as usize] = *byte;
-            self.pages.insert(at / PAGE, page);
+            self.put(at / PAGE, page);
         }
     }
 
-    /// A cut, or growth: what is new is zero.
-    pub fn set_len(&mut self, len: u64) {
+    /// A cut, or growth: what is new is zero, or what was stored past the end of the last page.
+    fn set_len(&mut self, len: u64) {
+        let grows = len > self.len;
+        self.len = len;
+        if grows {
+            return;
+        }
         if let ObjectKind::File { source_len, .. } = &mut self.kind {
             *source_len = len.min(*source_len);
         }
-        self.len = len;
         self.pages.retain(|index, _| index * PAGE < len);
+        self.dirty.retain(|index, _| index * PAGE < len);
         if let Some(last) = self.pages.get_mut(&(len / PAGE)) {
             last[(len % PAGE) as usize..].fill(0);
+        }
+        if !len.is_multiple_of(PAGE) {
+            self.dirty.entry(len / PAGE).or_insert(Dirty::Perhaps);
+        }
+    }
+
+    /// A page as it is after a store.
+    pub fn put(&mut self, index: u64, page: Vec<u8>) {
+        self.pages.insert(index, page);
+        self.dirty.insert(index, Dirty::Yes);
+    }
+
+    /// Pages for these bytes; as good as written to.
+    pub fn ensure(&mut self, bytes: Range<u64>) {
+        self.dirty.extend((bytes.start / PAGE..bytes.end.div_ceil(PAGE)).map(|index| (index, Dirty::Yes)));
+    }
+
+    /// Zeros in place of what was there.
+    fn zero(&mut self, bytes: Range<u64>) {
+        self.dirty.retain(|index, _| index * PAGE < bytes.start || bytes.end < (index + 1) * PAGE);
+        for index in bytes.start / PAGE..bytes.end.min(self.len.next_multiple_of(PAGE)).div_ceil(PAGE) {
+            let mut page = self.page(index);
+            let start = bytes.start.saturating_sub(index * PAGE);
+            let end = (bytes.end - index * PAGE).min(PAGE);
+            page[start as usize..end as usize].fill(0);
+            self.pages.insert(index, page);
+            match end - start {
+                PAGE => {}
+                _ => {
+                    self.dirty.entry(index).or_insert(Dirty::Perhaps);
+                }
+            }
         }
     }
 
@@ -111,10 +158,27 @@ pub enum Force {
 }
 
 impl Model {
-    /// Whether any area shows an object.
-    pub fn is_mapped(&self, object: usize) -> bool {
+    /// Whether any area shows an object, and has any of these flags.
+    pub fn is_mapped(&self, object: usize, flags: VmaFlags) -> bool {
         let mut areas = self.spaces.iter().flat_map(|space| space.areas.values());
-        areas.any(|area| area.content == Content::Object(object))
+        areas.any(|area| area.content == Content::Object(object) && area.flags.contains(flags))
+    }
+
+    /// Sets the length of an object. Private copies of pages past its end go.
+    pub fn set_len(&mut self, object: usize, len: u64) {
+        self.objects[object].set_len(len);
+        for space in &mut self.spaces {
+            let areas = &space.areas;
+            space.private.retain(|page, _| {
+                let (start, area) = areas.range(..=page).next_back().expect("what is private is mapped");
+                area.content != Content::Object(object) || (area.offset + (page - start)) * PAGE < len
+            });
+        }
+    }
+
+    /// Punches a hole into an object. Private copies stay.
+    pub fn punch_hole(&mut self, object: usize, bytes: Range<u64>) {
+        self.objects[object].zero(bytes);
     }
 
     /// What a page shows.
@@ -200,7 +264,7 @@ impl Model {
             content[at.page_offset()..][..len].copy_from_slice(&bytes[done..done + len]);
             match area.content {
                 Content::Object(object) if area.flags.contains(VmaFlags::SHARED) => {
-                    self.objects[object].pages.insert(area.offset + (page - start), content);
+                    self.objects[object].put(area.offset + (page - start), content);
                 }
                 Content::Object(_) | Content::Anonymous | Content::Reference(_) => {
                     self.spaces[space].private.insert(page, content);

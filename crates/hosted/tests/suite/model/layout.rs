@@ -1,11 +1,16 @@
 //! Which areas there are: mmap, munmap, mprotect, brk, growth of a stack.
 
+use std::ops::Range;
+
 use foldspace::addr::USER_END;
 use foldspace::space::{Layout, MAX_MAP_COUNT, Placement};
 use foldspace::vma::VmaFlags;
 use foldspace::{Error, VirtAddr};
 
 use super::{Area, Content, ModelSpace, PAGE, Page};
+
+/// Objects, and bytes of each.
+type Pieces = Vec<(usize, Range<u64>)>;
 
 /// One past the last page of the user half.
 pub const END: Page = USER_END.0 / PAGE;
@@ -241,6 +246,25 @@ impl ModelSpace {
             self.private.retain(|page, _| !(from.max(start)..at).contains(page));
         }
         if holes || at < end { Err(Error::NotMapped) } else { Ok(()) }
+    }
+
+    /// madvise(MADV_REMOVE): which bytes of which objects go, and what it says.
+    pub fn remove(&self, start: Page, end: Page) -> (Pieces, Result<(), Error>) {
+        let (mut at, mut holes, mut gone) = (start, false, Vec::new());
+        for (from, area) in self.overlapping(start, end) {
+            holes |= from > at;
+            at = area.end.min(end);
+            let Content::Object(object) = area.content else { return (gone, Err(Error::WrongKind)) };
+            if area.flags.contains(VmaFlags::LOCKED) {
+                return (gone, Err(Error::WrongKind));
+            }
+            if !area.flags.contains(VmaFlags::SHARED | VmaFlags::MAY_WRITE) {
+                return (gone, Err(Error::AccessDenied));
+            }
+            let first = area.offset + (from.max(start) - from);
+            gone.push((object, first * PAGE..(first + at - from.max(start)) * PAGE));
+        }
+        (gone, if holes || at < end { Err(Error::NotMapped) } else { Ok(()) })
     }
 
     /// brk.

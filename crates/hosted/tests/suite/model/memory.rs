@@ -4,7 +4,7 @@ use foldspace::Error;
 use foldspace::space::{Access, Fault, PopulateError};
 use foldspace::vma::VmaFlags;
 
-use super::{Area, Content, Model, ModelSpace, PAGE, Page};
+use super::{Area, Content, Dirty, Model, ModelSpace, PAGE, Page};
 
 impl ModelSpace {
     /// What each area has of a range, up to the first that is locked or that `fits` refuses; and how it ends.
@@ -83,6 +83,11 @@ impl Model {
                 && area.offset + (page - from) >= self.objects[object].len.div_ceil(PAGE)
             {
                 return Err(PopulateError::Faulted(Fault::PastEnd));
+            }
+            if let (Content::Object(object), true, Access::Write) =
+                (area.content, area.flags.contains(VmaFlags::SHARED), access)
+            {
+                self.objects[object].dirty.insert(area.offset + (page - from), Dirty::Yes);
             }
             if access == Access::Write && !area.flags.contains(VmaFlags::SHARED) {
                 let content = self.page(space, page).expect("the area is there");

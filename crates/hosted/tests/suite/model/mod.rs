@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldspace::space::Layout;
 use foldspace::vma::VmaFlags;
 
-pub use content::{Force, ModelObject, ObjectKind, pattern, reference_content};
+pub use content::{Dirty, Force, ModelObject, ObjectKind, pattern, reference_content};
 
 /// A page number.
 pub type Page = u64;

@@ -134,6 +134,15 @@ impl World {
         })
     }
 
+    /// As [`World::attempt_result`], of what may leave pages in the cache of a file that have not been there before.
+    fn attempt_file(&self, mut act: impl FnMut(&World) -> Result<(), Error>) {
+        self.attempt(|world| match act(world) {
+            Err(Error::OutOfMemory) => Attempt::NoMemoryForPage,
+            Ok(()) => Attempt::Over(()),
+            Err(error) => panic!("{error}"),
+        });
+    }
+
     fn new_space(&mut self) {
         let layout = self.layout;
         let space = self.attempt_result(|world| AddressSpace::new(world.host.memory(), layout)).expect("enough");
@@ -170,13 +179,19 @@ impl World {
             kind: ObjectKind::File { inode, source_len: len },
             len,
             pages: Default::default(),
+            dirty: Default::default(),
         });
     }
 
     fn new_shared(&mut self, len: u64) -> usize {
         let object = self.attempt_result(|world| Object::anonymous(world.host.memory(), len)).expect("enough");
         self.objects.push(object);
-        self.model.objects.push(ModelObject { kind: ObjectKind::Anonymous, len, pages: Default::default() });
+        self.model.objects.push(ModelObject {
+            kind: ObjectKind::Anonymous,
+            len,
+            pages: Default::default(),
+            dirty: Default::default(),
+        });
         self.objects.len() - 1
     }
 
@@ -326,9 +341,43 @@ impl World {
             }
             Op::ResizeFile(object, len) => {
                 let object = object as usize % self.objects.len();
-                if !self.model.is_mapped(object) {
-                    self.objects[object].set_len(len.into()).expect("it cannot fail");
-                    self.model.objects[object].set_len(len.into());
+                // Not even where there is no frame left.
+                if self.starved == Starved::AtEachPoint {
+                    self.host.memory().fail_after(Some(0));
+                }
+                let cut = self.objects[object].set_len(len.into());
+                self.host.memory().fail_after(None);
+                cut.expect("it cannot fail");
+                self.model.set_len(object, len.into());
+            }
+            Op::PunchFile(object, at, len) => {
+                let object = object as usize % self.objects.len();
+                let bytes = u64::from(at)..u64::from(at) + u64::from(len);
+                self.attempt_file(|world| world.objects[object].punch_hole(bytes.clone()));
+                self.model.punch_hole(object, bytes);
+            }
+            Op::EnsureFile(object, at, len) => {
+                let object = object as usize % self.objects.len();
+                let bytes = u64::from(at)..u64::from(at) + u64::from(len);
+                self.attempt_file(|world| world.objects[object].ensure(bytes.clone()));
+                self.model.objects[object].ensure(bytes.clone());
+                let ensured = bytes.start / PAGE..bytes.end.div_ceil(PAGE);
+                assert!(self.objects[object].resident_pages() >= ensured.end - ensured.start);
+            }
+            Op::Remove(space, place, len) => {
+                let space = self.space(space);
+                let Some(range) = self.range(space, place, len) else { return };
+                let (gone, expected) =
+                    self.model.spaces[space].remove(range.start().get() / PAGE, range.end().get() / PAGE);
+                let seen = self.attempt(|world| {
+                    match world.spaces[space].remove(range, |object, bytes| object.punch_hole(bytes)) {
+                        Err(Error::OutOfMemory) => Attempt::NoMemoryAfterPart,
+                        outcome => Attempt::Over(outcome),
+                    }
+                });
+                assert_eq!(seen, expected, "remove {range:?}");
+                for (object, bytes) in gone {
+                    self.model.punch_hole(object, bytes);
                 }
             }
             Op::Switch(processor, space) => {

@@ -1,11 +1,13 @@
 //! What can be seen of a life without changing it.
 
+use std::collections::BTreeSet;
+
 use foldspace::vma::VmaFlags;
 use foldspace::{AddressSpace, Object, VirtAddr};
 use foldspace_hosted::Cause;
 
 use super::{World, difference};
-use crate::model::{Content, ModelSpace, ObjectKind, PAGE, Page};
+use crate::model::{Content, Dirty, ModelSpace, ObjectKind, PAGE, Page};
 use crate::sizes::{self, Shown};
 
 impl World {
@@ -28,6 +30,21 @@ impl World {
         }
         let shown = sizes::verify(&self.host, &spaces);
         self.verify_marks(&shown);
+        self.verify_dirty(&shown);
+        for (number, object) in objects.iter().enumerate() {
+            let shared = VmaFlags::SHARED;
+            assert_eq!(
+                object.mapped_shared(),
+                self.model.is_mapped(number, shared),
+                "object {number} is mapped shared"
+            );
+            let writable = shared | VmaFlags::MAY_WRITE;
+            assert_eq!(
+                object.mapped_writable(),
+                self.model.is_mapped(number, writable),
+                "object {number} can be written"
+            );
+        }
         if let Err(violation) = self.host.memory().check(&spaces, &objects) {
             panic!("invariant violated: {violation:?}");
         }
@@ -41,6 +58,28 @@ impl World {
             for leaf in leaves.iter().filter(|leaf| !leaf.object) {
                 let lazy = self.model.spaces[number].lazy.contains(&(leaf.addr.get() / PAGE));
                 assert_eq!(!leaf.dirty, lazy, "whether {} of space {number} was freed lazily", leaf.addr);
+            }
+        }
+    }
+
+    /// Pages of objects that were written to are dirty, in the cache or in an entry that shows them, and no others.
+    fn verify_dirty(&self, shown: &Shown) {
+        let mut stored_to = BTreeSet::new();
+        for (space, leaves) in self.model.spaces.iter().zip(&shown.leaves) {
+            for leaf in leaves.iter().filter(|leaf| leaf.object && leaf.dirty) {
+                let page = leaf.addr.get() / PAGE;
+                let (start, area) = space.area(page).expect("what is present is mapped");
+                let Content::Object(object) = area.content else { panic!("{} shows an object", leaf.addr) };
+                stored_to.insert((object, area.offset + (page - start)));
+            }
+        }
+        for (number, (object, model)) in self.objects.iter().zip(&self.model.objects).enumerate() {
+            for index in 0..20 {
+                let dirty = object.is_dirty(index) || stored_to.contains(&(number, index));
+                match model.dirty.get(&index) {
+                    Some(Dirty::Perhaps) => {}
+                    known => assert_eq!(dirty, known.is_some(), "whether page {index} of object {number} is dirty"),
+                }
             }
         }
     }

@@ -1,0 +1,215 @@
+//! Which pages of an object are in memory, and how one gets there.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+use core::sync::atomic::Ordering;
+
+use hashbrown::HashMap;
+
+use super::{Content, Object};
+use crate::addr::PAGE_SIZE;
+use crate::error::{Error, Result};
+use crate::frame::{Frame, Garbage, Home, Kind, Memory, Slot};
+
+/// The pages of an object that are in memory, and how much of its source counts still.
+pub(super) struct Cache {
+    /// Each frame is pinned by the object.
+    pages: HashMap<u64, Frame>,
+    /// Where the source's content ends, in bytes: what was cut off once is zeros when the object grows again.
+    source_end: u64,
+    /// Pages before that whose content in the source does not count any more, ascending, with gaps between.
+    holes: Vec<Range<u64>>,
+    /// How often something was cut out: whoever fills a page meanwhile fills it again.
+    cuts: u64,
+}
+
+impl Cache {
+    pub(super) fn new(len: u64) -> Cache {
+        Cache { pages: HashMap::new(), source_end: len, holes: Vec::new(), cuts: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    pub(super) fn get(&self, index: u64) -> Option<Frame> {
+        self.pages.get(&index).copied()
+    }
+
+    /// All frames; the cache is empty then.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Frame> {
+        self.pages.drain().map(|(_, frame)| frame)
+    }
+
+    pub(super) fn for_each(&self, mut visit: impl FnMut(u64, Frame)) {
+        self.pages.iter().for_each(|(index, frame)| visit(*index, *frame));
+    }
+
+    /// Takes the pages of `range` out. O(pages of the range or of the cache, whichever are fewer).
+    pub(super) fn take(&mut self, range: Range<u64>, mut each: impl FnMut(Frame)) {
+        self.cuts += 1;
+        if range.end.saturating_sub(range.start) < self.pages.len() as u64 {
+            range.filter_map(|index| self.pages.remove(&index)).for_each(each);
+        } else {
+            self.pages.extract_if(|index, _| range.contains(index)).for_each(|(_, frame)| each(frame));
+        }
+    }
+
+    /// Takes those of `pages` out that nobody maps and nobody has written to.
+    pub(super) fn forget_unused(&mut self, memory: &Memory, pages: &[u64], garbage: &mut Garbage) {
+        for index in pages {
+            let Some(frame) = self.get(*index) else { continue };
+            let record = memory.record(frame);
+            // Nobody can begin to map it without the lock of this cache.
+            if !record.is_dirty() && record.refs() == 1 {
+                self.pages.remove(index);
+                if memory.unpin_object(frame) == 0 {
+                    garbage.push_data(memory, frame);
+                }
+            }
+        }
+    }
+
+    /// The source's content ends at byte `end` at the latest.
+    pub(super) fn cut_source(&mut self, end: u64) {
+        self.source_end = self.source_end.min(end);
+    }
+
+    /// Makes room for [`Cache::add_hole`].
+    pub(super) fn reserve_hole(&mut self) -> Result<()> {
+        self.holes.try_reserve(1).map_err(|_| Error::OutOfMemory)
+    }
+
+    /// The source's content of these pages does not count any more. Room was made.
+    pub(super) fn add_hole(&mut self, hole: Range<u64>) {
+        let hole = hole.start..hole.end.min(self.source_end.div_ceil(PAGE_SIZE));
+        if hole.is_empty() {
+            return;
+        }
+        // Those that it touches become one with it.
+        let first = self.holes.partition_point(|other| other.end < hole.start);
+        let after = self.holes.partition_point(|other| other.start <= hole.end);
+        let (mut start, mut end) = (hole.start, hole.end);
+        for other in self.holes.drain(first..after) {
+            (start, end) = (start.min(other.start), end.max(other.end));
+        }
+        self.holes.insert(first, start..end);
+    }
+
+    /// Whether page `index` is not in memory, and the source has something of it.
+    pub(super) fn is_in_source_only(&self, index: u64) -> bool {
+        !self.pages.contains_key(&index) && self.bytes_from_source(index) > 0
+    }
+
+    /// Bytes at the beginning of page `index` that the source has.
+    fn bytes_from_source(&self, index: u64) -> usize {
+        let after = self.holes.partition_point(|hole| hole.start <= index);
+        let in_hole = after.checked_sub(1).and_then(|last| self.holes.get(last)).is_some_and(|hole| index < hole.end);
+        let bytes = self.source_end.saturating_sub(index.saturating_mul(PAGE_SIZE)).min(PAGE_SIZE);
+        if in_hole { 0 } else { bytes as usize }
+    }
+}
+
+/// Whether a page past the end may be made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PastEnd {
+    No,
+    /// The length is about to grow.
+    Yes,
+}
+
+impl Object {
+    /// The frame of page `index`, made if need be; `None` past the end.
+    pub(crate) fn frame(&self, index: u64) -> Result<Option<Frame>> {
+        if self.is_past_end(index) {
+            return Ok(None);
+        }
+        self.page(index, PastEnd::No)
+    }
+
+    /// Whether page `index` is in the cache, before the end, and is `frame`. Asked under the lock of a table, it holds as far as whoever cuts
+    /// the page out will look at that table afterwards.
+    pub(crate) fn shows(&self, index: u64, frame: Frame) -> bool {
+        let cache = self.cache.lock();
+        cache.get(index) == Some(frame) && !self.is_past_end(index)
+    }
+
+    /// Adds the reference of `slot` to `frame` if [`Object::shows`] says so; under the lock of the slot's table.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::frame::Memory::add_home`].
+    pub(crate) fn lend(&self, index: u64, frame: Frame, slot: Slot) -> Result<bool> {
+        // The lock is kept: the frame is pinned until the reference is there.
+        let cache = self.cache.lock();
+        if cache.get(index) != Some(frame) || self.is_past_end(index) {
+            return Ok(false);
+        }
+        self.memory.add_home(frame, slot)?;
+        Ok(true)
+    }
+
+    /// Whether page `index` is in the cache.
+    pub(crate) fn has(&self, index: u64) -> bool {
+        self.cache.lock().get(index).is_some()
+    }
+
+    /// All pages in the cache.
+    pub(crate) fn for_each_page(&self, visit: impl FnMut(u64, Frame)) {
+        self.cache.lock().for_each(visit);
+    }
+
+    /// Whether no byte of page `index` is before the end.
+    pub(crate) fn is_past_end(&self, index: u64) -> bool {
+        index.checked_mul(PAGE_SIZE).is_none_or(|start| start >= self.len.load(Ordering::Acquire))
+    }
+
+    /// The frame of page `index`, made if need be. `None` if it is past the end, and must not be.
+    pub(super) fn page(&self, index: u64, past_end: PastEnd) -> Result<Option<Frame>> {
+        loop {
+            let (cuts, bytes) = {
+                let cache = self.cache.lock();
+                if let Some(frame) = cache.get(index) {
+                    return Ok(Some(frame));
+                }
+                (cache.cuts, cache.bytes_from_source(index))
+            };
+            let frame = self.fill(index, bytes)?;
+            let mut cache = self.cache.lock();
+            let winner = cache.get(index);
+            if winner.is_some() || past_end == PastEnd::No && self.is_past_end(index) {
+                self.memory.free_frame(frame);
+                return Ok(winner);
+            }
+            if cache.pages.try_reserve(1).is_err() {
+                self.memory.free_frame(frame);
+                return Err(Error::OutOfMemory);
+            }
+            if cache.cuts == cuts {
+                let record = self.memory.record(frame);
+                record.begin(Kind::Object, Home::None);
+                record.pin();
+                cache.pages.insert(index, frame);
+                return Ok(Some(frame));
+            }
+            self.memory.free_frame(frame);
+        }
+    }
+
+    /// A frame with the first `bytes` of page `index` as the source has them, zeros after that.
+    fn fill(&self, index: u64, bytes: usize) -> Result<Frame> {
+        let frame = self.memory.alloc_frame()?;
+        self.memory.clear_frame(frame);
+        if let Content::Source(source) = &self.source
+            && bytes > 0
+        {
+            let mut content = [0; PAGE_SIZE as usize];
+            if let Err(error) = source.fill(index, &mut content) {
+                self.memory.free_frame(frame);
+                return Err(error);
+            }
+            self.memory.write_frame(frame, 0, &content[..bytes]);
+        }
+        Ok(frame)
+    }
+}

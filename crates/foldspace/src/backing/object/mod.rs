@@ -1,0 +1,175 @@
+//! Objects: sequences of pages that many address spaces map and that are read and written as files. A page cache.
+//!
+//! What cuts a piece out (`cut.rs`) takes its pages out of the cache first, and out of the page tables of all who map them then. A fault
+//! asks the cache once more under the lock of the table that it installs in, so nothing comes back in between.
+
+mod access;
+mod cache;
+mod cut;
+mod mapped;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use spin::Mutex;
+
+use crate::error::Result;
+use crate::frame::{Garbage, Memory};
+use cache::Cache;
+
+/// Device and inode, as `/proc/PID/maps` shows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Identity {
+    /// Major number of the device.
+    pub major: u32,
+    /// Minor number of the device.
+    pub minor: u32,
+    /// Inode number.
+    pub inode: u64,
+}
+
+/// Where an object's pages come from when they are first needed: a file system's side of a file.
+pub trait Source: Send + Sync {
+    /// Fills page `index`, 4096 bytes, all zeros when this is called.
+    ///
+    /// # Errors
+    ///
+    /// Whatever it says becomes the error of the operation that needed the page.
+    fn fill(&self, index: u64, page: &mut [u8]) -> Result<()>;
+    /// Device and inode.
+    fn identity(&self) -> Identity;
+    /// Appends the path, as `/proc/PID/maps` is to show it (unescaped).
+    fn path(&self, out: &mut Vec<u8>);
+    /// Whether its pages have no other place than memory (a memfd, a System V segment) and so count as shared memory, not as a file's.
+    fn is_shared_memory(&self) -> bool {
+        false
+    }
+}
+
+/// A sequence of pages that can be mapped by many address spaces, and read and written as a file.
+///
+/// Its pages are pinned frames: each counts one reference for the object, and one for every slot that maps it.
+pub struct Object {
+    memory: Arc<Memory>,
+    source: Content,
+    /// In bytes. Becomes smaller only under the lock of the cache.
+    len: AtomicU64,
+    cache: Mutex<Cache>,
+    /// Held while a piece is cut out, until no address space shows it any more. Outermost of all locks.
+    cutting: Mutex<()>,
+    /// Some address space maps it, or did once.
+    mapped: AtomicBool,
+}
+
+enum Content {
+    Source(Box<dyn Source>),
+    /// Zero-filled shared memory, with a number of its own.
+    Anonymous(u64),
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Object").field("identity", &self.identity()).field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl Object {
+    /// An object of `len` bytes whose pages come from `source`: a file.
+    ///
+    /// # Errors
+    ///
+    /// None today; pages are allocated as they are needed.
+    pub fn new(memory: &Arc<Memory>, source: Box<dyn Source>, len: u64) -> Result<Arc<Object>> {
+        Ok(Object::with_content(memory, Content::Source(source), len))
+    }
+
+    /// Zero-filled shared memory of `len` bytes (MAP_SHARED with MAP_ANONYMOUS).
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::new`].
+    pub fn anonymous(memory: &Arc<Memory>, len: u64) -> Result<Arc<Object>> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Ok(Object::with_content(memory, Content::Anonymous(number), len))
+    }
+
+    fn with_content(memory: &Arc<Memory>, source: Content, len: u64) -> Arc<Object> {
+        memory.note_object();
+        Arc::new(Object {
+            memory: Arc::clone(memory),
+            source,
+            len: AtomicU64::new(len),
+            cache: Mutex::new(Cache::new(len)),
+            cutting: Mutex::new(()),
+            mapped: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether it is shared anonymous memory rather than a file.
+    pub fn is_anonymous(&self) -> bool {
+        matches!(self.source, Content::Anonymous(_))
+    }
+
+    /// Whether its pages count as shared memory (RssShmem) rather than as a file's (RssFile).
+    pub fn is_shared_memory(&self) -> bool {
+        match &self.source {
+            Content::Source(source) => source.is_shared_memory(),
+            Content::Anonymous(_) => true,
+        }
+    }
+
+    /// Device and inode. Shared anonymous memory has device 0:1, as Linux's internal tmpfs usually has.
+    pub fn identity(&self) -> Identity {
+        match &self.source {
+            Content::Source(source) => source.identity(),
+            Content::Anonymous(number) => Identity { major: 0, minor: 1, inode: *number },
+        }
+    }
+
+    /// Appends what `/proc/PID/maps` calls it.
+    pub fn path(&self, out: &mut Vec<u8>) {
+        match &self.source {
+            Content::Source(source) => source.path(out),
+            Content::Anonymous(_) => out.extend_from_slice(b"/dev/zero (deleted)"),
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether page `index` is in the cache and was written to since it was made: by write_at, by ensure, in part by a cut or a hole, or through a
+    /// mapping; what a mapping that is still there has stored may not be known yet. As Linux marks pages of a tmpfs, which is never written back.
+    pub fn is_dirty(&self, index: u64) -> bool {
+        self.cache.lock().get(index).is_some_and(|frame| self.memory.record(frame).is_dirty())
+    }
+
+    /// Pages in the cache.
+    pub fn resident_pages(&self) -> u64 {
+        self.cache.lock().len() as u64
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.memory.note_object_gone();
+        let guard = self.memory.pin();
+        let mut garbage = Garbage::new();
+        for frame in self.cache.get_mut().drain() {
+            if self.memory.unpin_object(frame) == 0 {
+                garbage.push_data(&self.memory, frame);
+            }
+        }
+        garbage.retire(&self.memory, &guard);
+    }
+}
