@@ -71,6 +71,8 @@ pub enum Content {
     Object(Arc<Object>),
     /// Zeros: the same as anonymous memory (`/dev/zero`).
     Zeros,
+    /// The same of a file that private mappings are shown as.
+    ZerosOf(Arc<Reference>),
     /// A reference page over and over, whatever the offset (`refpage_create`).
     Pattern(Arc<Reference>),
     /// Nothing: it cannot be mapped.

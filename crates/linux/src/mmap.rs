@@ -74,11 +74,12 @@ pub fn mmap(
     vma.set(VmaFlags::NO_HUGE_PAGE, flags & abi::MAP_STACK != 0);
     let (backing, page_offset) = match content {
         Content::Object(object) => (Backing::Object(object), offset / PAGE),
-        Content::Zeros if vma.contains(VmaFlags::SHARED) => {
+        Content::Zeros | Content::ZerosOf(_) if vma.contains(VmaFlags::SHARED) => {
             let object = caller.shared_memory(len);
             (Backing::Object(object.inspect_err(|_| leave_gap(caller, placement, len))?), 0)
         }
         Content::Zeros => (Backing::Anonymous, 0),
+        Content::ZerosOf(reference) => (Backing::Reference(reference), offset / PAGE),
         Content::Pattern(reference) => (Backing::Reference(reference), 0),
         Content::Unmappable => return Err(Errno::ENODEV),
     };

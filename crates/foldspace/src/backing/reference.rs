@@ -1,6 +1,7 @@
 //! Reference pages: what a mapping shows where nothing has been stored to it. One frame, and tables all of whose entries are that frame, or the
 //! table below. The zero page of anonymous memory is the default one; programs may have others.
 
+use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::fmt;
 use core::hash::BuildHasher;
@@ -9,6 +10,7 @@ use core::sync::atomic::Ordering;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use spin::Mutex;
 
+use super::Source;
 use crate::addr::{ENTRIES, Level, PAGE_SIZE};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Garbage, Kind, Memory};
@@ -61,6 +63,8 @@ pub struct Reference {
     hash: u64,
     /// `None`: the content is zeros, and so the tables are those of anonymous memory.
     own: Option<ReferenceTables>,
+    /// The file that it is private mappings of, if it is.
+    file: Option<Box<dyn Source>>,
 }
 
 impl fmt::Debug for Reference {
@@ -83,6 +87,17 @@ impl Reference {
         let mut page = [0; PAGE];
         page.chunks_exact_mut(content.len()).for_each(|piece| piece.copy_from_slice(content));
         retry_after_reclaim(memory, |_| memory.references().find_or_make(memory, &page))
+    }
+
+    /// Zeros that are private mappings of a file (`/dev/zero`): `/proc` shows them as the file's, and they merge as those of a file do.
+    pub fn zeros_of(memory: &Arc<Memory>, file: Box<dyn Source>) -> Arc<Reference> {
+        // Not listed: another file of zeros is another reference.
+        Arc::new(Reference { memory: Arc::clone(memory), hash: 0, own: None, file: Some(file) })
+    }
+
+    /// The file that it shows, if it does.
+    pub fn file(&self) -> Option<&dyn Source> {
+        self.file.as_deref()
     }
 
     /// Its content.
@@ -159,7 +174,7 @@ impl References {
         }
         live.try_reserve(1, |live| live.hash).map_err(|_| Error::OutOfMemory)?;
         let own = if content.iter().all(|byte| *byte == 0) { None } else { Some(make(memory, content)?) };
-        let reference = Arc::new(Reference { memory: Arc::clone(memory), hash, own });
+        let reference = Arc::new(Reference { memory: Arc::clone(memory), hash, own, file: None });
         let entry = Live { hash, page: reference.tables().page, reference: Arc::downgrade(&reference) };
         live.insert_unique(hash, entry, |live| live.hash);
         Ok(reference)

@@ -52,7 +52,11 @@ impl Maps {
         let line_start = out.len();
         let (identity, offset) = match &vma.backing {
             Backing::Object(object) => (object.identity(), vma.page_offset << PAGE_SHIFT),
-            Backing::Anonymous | Backing::Reference(_) => Default::default(),
+            Backing::Reference(reference) => match reference.file() {
+                Some(file) => (file.identity(), vma.page_offset << PAGE_SHIFT),
+                None => Default::default(),
+            },
+            Backing::Anonymous => Default::default(),
         };
         header((vma.start(), vma.end()), vma.flags, offset, identity, out);
         let fixed_end = out.len();
@@ -70,6 +74,10 @@ impl Maps {
                 Some(name) if object.is_anonymous() => bracketed(b"anon_shmem:", name, out),
                 _ => escaped_path(|path| object.path(path), out),
             }
+        } else if let Backing::Reference(reference) = &vma.backing
+            && let Some(file) = reference.file()
+        {
+            escaped_path(|path| file.path(path), out);
         } else if vma.start() < self.layout.brk && vma.end() > self.layout.start_brk {
             out.extend_from_slice(b"[heap]");
         } else if vma.start() <= self.layout.start_stack && self.layout.start_stack <= vma.end() {

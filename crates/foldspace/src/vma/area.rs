@@ -90,10 +90,15 @@ impl Backing {
         }
     }
 
-    /// Whether it has pages of its own, so that an area's page offset says which of them it shows. Zeros and reference pages are the same everywhere.
+    /// Whether an area's page offset says which of its pages the area shows: those of an object, or of a file of zeros. Anonymous memory and
+    /// reference pages are the same everywhere.
     #[inline]
     pub fn has_offsets(&self) -> bool {
-        matches!(self, Backing::Object(_))
+        match self {
+            Backing::Anonymous => false,
+            Backing::Object(_) => true,
+            Backing::Reference(reference) => reference.file().is_some(),
+        }
     }
 
     /// What is linked where nothing has been stored to; an object has nothing of the kind.

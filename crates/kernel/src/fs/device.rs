@@ -2,13 +2,19 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
+use foldspace::backing::{Identity, Reference, Source};
+use spin::Once;
+
+use super::dentry::Dentry;
 use super::file::{Body, File, Mappable, Ready, Whence};
 use super::inode::DeviceNumber;
 use super::io::{CHUNK, Sink, Supply, done_or_fault};
 use super::random;
 use super::tty::{self, TtyBody};
 use crate::errno::Errno;
+use crate::mm;
 use crate::process::Task;
 use crate::syscall::SysResult;
 
@@ -54,7 +60,7 @@ pub const DEVICES: &[(&str, u32, DeviceNumber)] = &[
 pub fn open(number: DeviceNumber) -> Result<Box<dyn Body>, Errno> {
     let simple = match (number.major, number.minor) {
         (number::MEMORY, 3) => Simple::Null,
-        (number::MEMORY, 5) => Simple::Zero,
+        (number::MEMORY, 5) => return Ok(Box::new(Zero(Once::new()))),
         (number::MEMORY, 7) => Simple::Full,
         (number::MEMORY, 8 | 9) => Simple::Random,
         (number::MEMORY, 11) => Simple::Log,
@@ -133,9 +139,50 @@ impl Body for Simple {
     fn ready(&self, _file: &File) -> Ready {
         if *self == Simple::Log { Ready::WRITABLE } else { Ready::READABLE | Ready::WRITABLE }
     }
+}
 
-    fn mappable(&self, _file: &File) -> Result<Mappable, Errno> {
-        if *self == Simple::Zero { Ok(Mappable::Zero) } else { Err(Errno::ENODEV) }
+/// `/dev/zero`, which can be mapped too. Mappings merge if they were made through the same open file, as on Linux.
+struct Zero(Once<Arc<Reference>>);
+
+impl Body for Zero {
+    fn read(&self, file: &File, at: Option<u64>, out: &mut dyn Sink) -> SysResult {
+        Simple::Zero.read(file, at, out)
+    }
+
+    fn write(&self, file: &File, at: Option<u64>, from: &mut dyn Supply) -> SysResult {
+        Simple::Zero.write(file, at, from)
+    }
+
+    fn seek(&self, file: &File, offset: i64, whence: Whence) -> Result<u64, Errno> {
+        Simple::Zero.seek(file, offset, whence)
+    }
+
+    fn has_position(&self) -> bool {
+        true
+    }
+
+    fn mappable(&self, file: &File) -> Result<Mappable, Errno> {
+        let make = || Reference::zeros_of(mm::memory(), Box::new(ZeroFile(file.dentry.clone())));
+        Ok(Mappable::Zeros(self.0.call_once(make).clone()))
+    }
+}
+
+/// What a private mapping of `/dev/zero` is shown as.
+struct ZeroFile(Arc<Dentry>);
+
+impl Source for ZeroFile {
+    fn fill(&self, _index: u64, _page: &mut [u8]) -> foldspace::Result<()> {
+        Ok(())
+    }
+
+    fn identity(&self) -> Identity {
+        let inode = &self.0.inode;
+        let DeviceNumber { major, minor } = inode.superblock.device;
+        Identity { major, minor, inode: inode.number }
+    }
+
+    fn path(&self, out: &mut Vec<u8>) {
+        self.0.path(None, out);
     }
 }
 

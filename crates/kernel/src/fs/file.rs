@@ -140,8 +140,8 @@ pub enum Whence {
 pub enum Mappable {
     /// Its pages.
     Object(Arc<Object>),
-    /// Zeros: the same as anonymous memory (`/dev/zero`).
-    Zero,
+    /// Zeros: almost the same as anonymous memory (`/dev/zero`).
+    Zeros(Arc<Reference>),
     /// A reference page over and over.
     Pattern(Arc<Reference>),
 }

@@ -54,7 +54,7 @@ impl Caller for Current<'_> {
         rights.set(OpenRights::WRITE_SEALED, sealed);
         let (content, max_len) = match file.mappable() {
             Ok(Mappable::Object(object)) => (Content::Object(object), i64::MAX as u64),
-            Ok(Mappable::Zero) => (Content::Zeros, u64::MAX),
+            Ok(Mappable::Zeros(reference)) => (Content::ZerosOf(reference), u64::MAX),
             Ok(Mappable::Pattern(reference)) => (Content::Pattern(reference), u64::MAX),
             Err(_) => (Content::Unmappable, u64::MAX),
         };
