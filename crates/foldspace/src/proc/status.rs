@@ -32,7 +32,8 @@ impl AddressSpace {
             ("VmStk", usage.stack),
             ("VmExe", code.min(usage.executable)),
             ("VmLib", usage.executable.saturating_sub(code)),
-            ("VmPTE", usage.tables),
+            // Linux does not count the root.
+            ("VmPTE", usage.tables - 1),
             ("VmSwap", 0),
         ];
         for (name, pages) in lines {

@@ -6,8 +6,8 @@ use crossbeam_epoch::Guard;
 
 use super::fault::Attempt;
 use super::{Access, AddressSpace, Fault, retry_while};
-use crate::addr::{Level, PAGE_SIZE, PageRange, VirtAddr};
-use crate::table::Entry;
+use crate::addr::{PAGE_SIZE, PageRange, VirtAddr};
+use crate::table::{Entry, Stretch};
 use crate::vma::{VersionRef, Vma, VmaFlags};
 
 /// Why populating stopped. What came before is present.
@@ -34,6 +34,9 @@ pub enum Failures {
     Skip,
 }
 
+/// Pages that are looked at before the tree is looked at again.
+const AT_ONCE: u64 = 512;
+
 /// The accesses that pages are made ready for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ready {
@@ -45,7 +48,7 @@ impl AddressSpace {
     /// Makes every page of `range` present as if it had been loaded from or stored to (`access`; executing is loading here), upwards, until
     /// something is in the way (`madvise_populate` in Linux's `mm/madvise.c`). `interrupted` is asked before each page.
     ///
-    /// One look at the tree for each last-level table; what one link shows is passed over at once.
+    /// One look at the tree for 512 pages; what one link shows is passed over at once.
     ///
     /// # Errors
     ///
@@ -81,7 +84,9 @@ impl AddressSpace {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(), PopulateError> {
         let choose = |vma: &Vma| {
-            if !vma.flags.intersects(VmaFlags::ACCESS) {
+            if vma.flags.contains(VmaFlags::LOCK_ON_FAULT) {
+                Ok(None)
+            } else if !vma.flags.intersects(VmaFlags::ACCESS) {
                 Err(PopulateError::AccessDenied)
             } else if vma.flags.contains(VmaFlags::WRITE) && !vma.flags.contains(VmaFlags::SHARED) {
                 Ok(Some(Ready::Store))
@@ -113,7 +118,7 @@ impl AddressSpace {
         self.vmas().view().find(at).map_or(next_page, Vma::end)
     }
 
-    /// Populates the start of `range`: what lies in one VMA and one last-level table, or less. Returns how far it came. `choose` says what a VMA's
+    /// Populates the start of `range`: what lies in one VMA, or less. Returns how far it came. `choose` says what a VMA's
     /// pages are made ready for; `None` passes it over.
     fn populate_some(
         &self,
@@ -151,13 +156,13 @@ impl AddressSpace {
             *at = end;
             return Ok(());
         };
-        let table_end = at.get() | (Level::L1.table_span() - 1);
-        let end = end.min(VirtAddr(table_end.saturating_add(1)));
-        while *at < end {
+        // Unpinned from time to time: what others free meanwhile waits for us.
+        for _ in 0..AT_ONCE {
+            let Some(rest) = PageRange::new(*at, end) else { break };
             if interrupted() {
                 return Err(PopulateError::Interrupted);
             }
-            if let Some(next) = self.ready_until(*at, ready) {
+            if let Some(next) = self.ready_until(rest, ready) {
                 *at = next;
                 continue;
             }
@@ -186,8 +191,9 @@ impl AddressSpace {
         }
     }
 
-    /// If the page at `addr` is ready, the end of what is known to be so with it: a page, or all that one link to zeros shows.
-    fn ready_until(&self, addr: VirtAddr, ready: Ready) -> Option<VirtAddr> {
+    /// If the first page of `range` is ready, the end of what is known to be so with it: that page, or all that one link to zeros shows of the range.
+    fn ready_until(&self, range: PageRange, ready: Ready) -> Option<VirtAddr> {
+        let addr = range.start();
         let leaf = self.tables().look(addr);
         let is_ready = match ready {
             Ready::Load => leaf.entry.is_present(),
@@ -197,7 +203,11 @@ impl AddressSpace {
         if !is_ready || !leaf.entry.is_present() || !self.tables().mark(&leaf, addr, Entry::ACCESSED) {
             return None;
         }
-        let span = if leaf.level == Level::L1 { PAGE_SIZE } else { leaf.level.entry_span() };
-        Some(VirtAddr((addr.get() | (span - 1)).saturating_add(1)))
+        if leaf.entry.is_reference()
+            && let (end, Stretch::Reference(_)) = self.tables().stretch(range)
+        {
+            return Some(end);
+        }
+        addr.checked_add(PAGE_SIZE)
     }
 }

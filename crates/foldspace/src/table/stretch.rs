@@ -71,8 +71,8 @@ impl<'m> Root<'m> {
         Ok(())
     }
 
-    /// What `range` shows from its start on, and up to where.
-    fn stretch(&self, range: PageRange) -> (VirtAddr, Stretch<'m>) {
+    /// What `range` shows from its start on, and up to where. The caller is pinned.
+    pub(crate) fn stretch(&self, range: PageRange) -> (VirtAddr, Stretch<'m>) {
         let addr = range.start();
         let mut path = Path::new();
         let (mut table, mut level) = (self.frame, Level::L4);

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use foldspace::space::{ForkMode, MapRequest, Placement};
+use foldspace::space::{Access, ForkMode, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
-use foldspace::{AddressSpace, VirtAddr};
+use foldspace::{AddressSpace, PageRange, VirtAddr};
 use foldspace_hosted::{CacheSize, Host, Layouts, Processor};
 
 use crate::model::PAGE;
+use crate::sizes;
 
 const RW: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::MAY_READ).union(VmaFlags::MAY_WRITE);
 
@@ -209,4 +210,67 @@ fn changes_of_many_shared_tables() {
             assert_eq!(host.memory().stats(), Host::new(16 << 20).unwrap().memory().stats(), "{name}, {mode:?}");
         }
     }
+}
+
+/// A walk page by page over this would not end today.
+#[test]
+fn what_proc_says_costs_tables_not_addresses() {
+    let (host, space, mut processor) = filled(32 << 20, &[]);
+    const TIB: u64 = 1 << 40;
+    map(&space, TIB, 100 * TIB);
+    for tib in 1..6 {
+        processor.store(VirtAddr(tib * 20 * TIB), b"x").unwrap();
+        processor.load(VirtAddr(tib * 20 * TIB + (300 << 30)), &mut [0]).unwrap();
+    }
+    let text = space.smaps().text(&space).unwrap();
+    let [(_, fields)] = &sizes::parse(std::str::from_utf8(&text).unwrap())[..] else { panic!("one area") };
+    assert_eq!((fields["Size"], fields["Rss"], fields["Private_Dirty"]), (100 << 30, 5 * 4, 5 * 4));
+    let mut rollup = Vec::new();
+    space.smaps_rollup(&mut rollup).unwrap();
+    assert_eq!(space.usage().resident_anon, 5);
+    let everything = PageRange::from_len(VirtAddr(TIB), 100 * TIB).unwrap();
+    space.cold(everything).unwrap();
+    space.free(everything).unwrap();
+    space.pageout(everything).unwrap();
+    assert_eq!(space.usage().resident_anon, 0);
+    // Zeros are linked a GiB at a time and more.
+    space.populate(everything, Access::Read, &mut || false).unwrap();
+    host.memory().check(&[&space], &[]).unwrap();
+}
+
+/// However the pages of a family are shared, the shares of all add up to what there is.
+#[test]
+fn proportional_sizes_add_up_to_the_memory_there_is() {
+    const PAGES: u64 = 600;
+    const CHILDREN: u64 = 100;
+    let start = 0x4000_0000;
+    let (host, space, mut processor) = filled(64 << 20, &[(start, PAGES)]);
+    let empty = Host::new(64 << 20).unwrap().memory().stats().data;
+    let mut family = vec![space];
+    for child in 0..CHILDREN {
+        let parent = &family[(child * child) as usize % family.len()];
+        let space = parent.fork().unwrap();
+        processor.activate(&space);
+        for page in 0..child % 7 {
+            processor.store(VirtAddr(start + (child * 31 + page * 97) % PAGES * PAGE), b"x").unwrap();
+        }
+        family.push(space);
+    }
+    let fields = |space: &Arc<AddressSpace>| {
+        let text = space.smaps().text(space).unwrap();
+        sizes::parse(std::str::from_utf8(&text).unwrap())[0].1.clone()
+    };
+    let (mut shares, mut private) = (0, 0);
+    for space in &family {
+        let fields = fields(space);
+        assert_eq!(fields["Rss"], PAGES * 4);
+        shares += fields["Pss"];
+        private += fields["Private_Dirty"] / 4;
+    }
+    let pages = host.memory().stats().data - empty;
+    // Each is rounded down to a kB.
+    assert!((pages * 4 - family.len() as u64..=pages * 4).contains(&shares), "{shares} kB of {pages} pages");
+    assert!(private <= pages && private > CHILDREN, "{private} of {pages} pages are mapped once");
+    let refs: Vec<&AddressSpace> = family.iter().map(|space| &**space).collect();
+    sizes::verify(&host, &refs);
 }

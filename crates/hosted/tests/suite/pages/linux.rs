@@ -123,6 +123,8 @@ fn number(advice: Advice) -> i32 {
         Advice::Pageout => libc::MADV_PAGEOUT,
         Advice::PopulateRead => libc::MADV_POPULATE_READ,
         Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
+        // MADV_GUARD_INSTALL, which the crate of constants does not have yet.
+        Advice::Guard => 102,
     }
 }
 

@@ -67,6 +67,7 @@ impl Processes {
                     Advice::Free => space.free(range).expect("it may"),
                     Advice::Cold => space.cold(range).expect("it may"),
                     Advice::Pageout => space.pageout(range).expect("it may"),
+                    Advice::Guard => space.guard_install(range).expect("it may"),
                     Advice::PopulateRead => space.populate(range, space::Access::Read, &mut go_on).expect("it may"),
                     Advice::PopulateWrite => space.populate(range, space::Access::Write, &mut go_on).expect("it may"),
                 }
@@ -118,4 +119,15 @@ impl Processes {
         });
         Seen { smaps, resident: resident.collect(), pagemap: pagemap.into_iter().map(|entry| entry.0).collect() }
     }
+}
+
+/// The letters that smaps has for an area with these flags.
+pub fn flags_shown(flags: VmaFlags) -> String {
+    let processes = Processes::new();
+    let (range, backing) = (range(0, 1), Backing::Anonymous);
+    let request =
+        MapRequest { placement: Placement::Fixed(range.start()), len: range.len(), flags, backing, page_offset: 0 };
+    processes.space(0).map(request).expect("it may");
+    let smaps = processes.seen(0).smaps;
+    smaps.lines().find_map(|line| line.strip_prefix("VmFlags: ")).expect("the last line").to_owned()
 }

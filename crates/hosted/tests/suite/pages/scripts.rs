@@ -1,9 +1,11 @@
 //! What the processes do.
 
-use super::Advice::{Cold, DontNeed, Free, Pageout, PopulateRead, PopulateWrite};
+use foldspace::vma::VmaFlags;
+
+use super::Advice::{Cold, DontNeed, Free, Guard, Pageout, PopulateRead, PopulateWrite};
 use super::Kind::{Locked, Private, Shared};
 use super::Step::{Advise, Exit, Fork, Load, Map, Protect, Store, Unmap};
-use super::run;
+use super::{ours, run};
 
 #[test]
 fn pages_of_a_process_alone() {
@@ -114,4 +116,55 @@ fn pages_of_shared_memory() {
         (0, Advise(1, 1, DontNeed)),
         (0, Protect(0, 4, "r")),
     ]);
+}
+
+#[test]
+fn pages_with_guards() {
+    run(&[
+        (0, Map(0, 8, "rw", Private)),
+        (0, Store(0, 3)),
+        (0, Advise(1, 1, Guard)),
+        (0, Fork(1)),
+        (1, Store(2, 1)),
+        (1, Advise(2, 2, Guard)),
+        (0, Advise(0, 3, DontNeed)),
+        (0, Protect(0, 2, "r")),
+        (1, Advise(0, 1, PopulateWrite)),
+        (1, Advise(0, 8, Free)),
+        (1, Advise(0, 8, Cold)),
+        (1, Advise(0, 8, Pageout)),
+        (0, Exit),
+    ]);
+}
+
+/// What Linux 6.18 prints for an area with all of these (and, for the last, for MAP_DROPPABLE, which goes with few of them).
+#[test]
+fn flags_are_in_linuxs_order() {
+    const RW: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE);
+    const MAY: VmaFlags = VmaFlags::MAY_READ.union(VmaFlags::MAY_WRITE).union(VmaFlags::MAY_EXEC);
+    let advised = VmaFlags::GROWS_DOWN
+        | VmaFlags::DONT_FORK
+        | VmaFlags::NO_RESERVE
+        | VmaFlags::WIPE_ON_FORK
+        | VmaFlags::DONT_DUMP
+        | VmaFlags::MERGEABLE;
+    let locked = VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT | VmaFlags::SEALED;
+    for (flags, shown) in [
+        (VmaFlags::SEQUENTIAL | VmaFlags::HUGE_PAGE | advised, "rd wr mr mw me gd sr dc nr wf dd hg mg "),
+        (
+            VmaFlags::RANDOM | VmaFlags::NO_HUGE_PAGE | advised | locked,
+            "rd wr mr mw me gd lo rr dc lf nr wf dd nh mg sl ",
+        ),
+        (
+            VmaFlags::NO_RESERVE | VmaFlags::WIPE_ON_FORK | VmaFlags::DONT_DUMP | VmaFlags::DROPPABLE,
+            "rd wr mr mw me nr wf dd dp ",
+        ),
+        (VmaFlags::ACCOUNT, "rd wr mr mw me ac "),
+    ] {
+        assert_eq!(ours::flags_shown(RW | MAY | flags), shown, "{flags:?}");
+    }
+    // A file that was opened for reading, and one for reading and writing.
+    let read_only = VmaFlags::READ | VmaFlags::MAY_READ | VmaFlags::MAY_EXEC | VmaFlags::SHARED;
+    assert_eq!(ours::flags_shown(read_only), "rd mr me ms ");
+    assert_eq!(ours::flags_shown(read_only | VmaFlags::MAY_WRITE), "rd sh mr mw me ms ");
 }
