@@ -1,13 +1,14 @@
 //! madvise.
 
 use foldspace::space::Access;
+use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, PageRange};
 use linux_raw_sys::general as raw;
 
 use crate::caller::Caller;
 use crate::errno::Errno;
 use crate::populate::populate;
-use crate::range::{in_user_half, is_aligned, is_mapped, page_align};
+use crate::range::{PAGE, in_user_half, is_aligned, is_mapped, page_align};
 
 /// madvise(2).
 ///
@@ -54,6 +55,8 @@ enum Advice {
     Cold,
     /// It is not needed for long.
     PageOut,
+    /// A hole in the file.
+    Remove,
     /// Pages are touched at once.
     Populate(Access),
     /// Pages become inaccessible.
@@ -85,9 +88,8 @@ impl Advice {
             raw::MADV_POPULATE_WRITE => Advice::Populate(Access::Write),
             raw::MADV_GUARD_INSTALL => Advice::InstallGuards,
             raw::MADV_GUARD_REMOVE => Advice::RemoveGuards,
-            raw::MADV_REMOVE | raw::MADV_DONTFORK | raw::MADV_DOFORK | raw::MADV_WIPEONFORK | raw::MADV_KEEPONFORK => {
-                Advice::Unsupported
-            }
+            raw::MADV_REMOVE => Advice::Remove,
+            raw::MADV_DONTFORK | raw::MADV_DOFORK | raw::MADV_WIPEONFORK | raw::MADV_KEEPONFORK => Advice::Unsupported,
             _ => return None,
         })
     }
@@ -100,6 +102,7 @@ impl Advice {
             Advice::Free => space.free(range),
             Advice::Cold => space.cold(range),
             Advice::PageOut => space.pageout(range),
+            Advice::Remove => return remove(space, range),
             Advice::Populate(access) => return populate(caller, space, range, *access),
             Advice::InstallGuards => space.guard_install(range),
             Advice::RemoveGuards => space.guard_remove(range),
@@ -112,4 +115,29 @@ impl Advice {
             error => error.into(),
         })
     }
+}
+
+/// `MADV_REMOVE`: holes in what shared mappings show (`madvise_remove` in mm/madvise.c).
+fn remove(space: &AddressSpace, range: PageRange) -> Result<(), Errno> {
+    let version = space.vmas();
+    let (mut reached, mut holes) = (range.start(), false);
+    for vma in version.view().range(range) {
+        let Some(part) = vma.range.intersect(range) else { continue };
+        holes |= part.start() > reached;
+        reached = part.end();
+        let Backing::Object(object) = &vma.backing else {
+            let sealed = vma.flags & (VmaFlags::SEALED | VmaFlags::WRITE) == VmaFlags::SEALED;
+            return Err(if sealed { Errno::EPERM } else { Errno::EINVAL });
+        };
+        if vma.flags.contains(VmaFlags::LOCKED) {
+            return Err(Errno::EINVAL);
+        }
+        if !vma.flags.contains(VmaFlags::SHARED | VmaFlags::MAY_WRITE) {
+            return Err(Errno::EACCES);
+        }
+        let start = vma.slice(part).page_offset.checked_mul(PAGE).ok_or(Errno::EFBIG)?;
+        let end = start.checked_add(part.len()).ok_or(Errno::EFBIG)?;
+        object.punch_hole(start..end)?;
+    }
+    if holes || reached < range.end() { Err(Errno::ENOMEM) } else { Ok(()) }
 }

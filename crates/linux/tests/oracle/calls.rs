@@ -376,7 +376,7 @@ fn madvise() {
         let len = len(random, address);
         let advice = match random.next() % 8 {
             0 => random.pick(&[5, 6, 7, 26, 99, 100, 104, 200, u64::MAX, 1 << 31, 4 | 1 << 32]),
-            _ => random.pick(&[3, 4, 8, 20, 21, 22, 23, 102, 103]),
+            _ => random.pick(&[3, 4, 8, 9, 20, 21, 22, 23, 102, 103]),
         };
         let harmless = advice == 3 || !hits_own(pair, address, len);
         harmless.then(|| call(libc::SYS_madvise, [address, len, advice, 0, 0, 0]))
