@@ -119,6 +119,25 @@ fn pages_of_shared_memory() {
 }
 
 #[test]
+fn pages_of_shared_memory_of_relatives() {
+    run(&[
+        (0, Map(0, 4, "rw", Shared)),
+        (0, Fork(1)),
+        (0, Store(0, 2)),
+        (1, Store(0, 3)),
+        (0, Advise(0, 4, Pageout)),
+        (1, Advise(1, 1, DontNeed)),
+        (0, Store(1, 1)),
+        (1, Exit),
+        (0, Load(2, 1)),
+        (0, Protect(0, 4, "r")),
+        (0, Advise(0, 4, Cold)),
+        (0, Advise(0, 4, Pageout)),
+        (0, Load(0, 3)),
+    ]);
+}
+
+#[test]
 fn pages_with_guards() {
     run(&[
         (0, Map(0, 8, "rw", Private)),
