@@ -326,15 +326,18 @@ static void space(void)
 	CHECK_EQ(described(fd).st_blocks, 32);
 	CHECK(fallocate(fd, PUNCH_HOLE | KEEP_SIZE, PAGE, PAGE) == 0);
 	CHECK_EQ(described(fd).st_size, 15000);
+	CHECK_EQ(described(fd).st_blocks, 24);
 	CHECK_EQ(pread(fd, page, sizeof page, 0), sizeof page);
 	CHECK(page[PAGE - 1] == 'a' && page[PAGE] == 0 && page[2 * PAGE - 1] == 0 && page[2 * PAGE] == 'a');
 	/* A hole's edges are zeros in pages that stay. */
 	CHECK(fallocate(fd, PUNCH_HOLE | KEEP_SIZE, 10, 2 * PAGE) == 0);
+	CHECK_EQ(described(fd).st_blocks, 24);
 	CHECK_EQ(pread(fd, page, sizeof page, 0), sizeof page);
 	CHECK(page[9] == 'a' && page[10] == 0 && page[2 * PAGE + 9] == 0 && page[2 * PAGE + 10] == 'a');
 	CHECK(fallocate(fd, PUNCH_HOLE | KEEP_SIZE, 100000, 8192) == 0);
 	CHECK(fallocate(fd, KEEP_SIZE, 0, 20000) == 0);
 	CHECK_EQ(described(fd).st_size, 15000);
+	CHECK_EQ(described(fd).st_blocks, 40);
 	CHECK(ftruncate(fd, 0x7fffffffffffffff) == 0);
 	CHECK_EQ(described(fd).st_size, 0x7fffffffffffffff);
 	CHECK(ftruncate(fd, 0) == 0);

@@ -173,23 +173,15 @@ impl Regular {
         self.object.set_len(len).map_err(no_space)
     }
 
-    /// Gives pages to `start..end`, errors in the order of Linux's `shmem_fallocate`. Pages past the end of the file come when it grows.
+    /// Gives pages to `start..end`, also past the end of the file. Errors in the order of Linux's `shmem_fallocate`.
     pub fn allocate(&self, start: u64, end: u64, at_end: End) -> Result<(), Errno> {
         let len = self.object.len();
         if end > len && self.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
         }
-        let (first, last) = (start / PAGE, end.div_ceil(PAGE));
-        let missing = (last - first).saturating_sub(self.object.resident_pages());
-        if missing > mm::memory().stats().free {
-            return Err(Errno::ENOSPC);
-        }
-        if at_end == End::Moves && end > len {
+        self.object.ensure(start..end).map_err(no_space)?;
+        if at_end == End::Moves && end > self.object.len() {
             self.set_len(end)?;
-        }
-        for page in first..last.min(self.object.len().div_ceil(PAGE)) {
-            reserve::check(Errno::ENOSPC)?;
-            self.object.read_at(page * PAGE, &mut [0]).map_err(no_space)?;
         }
         Ok(())
     }
@@ -200,7 +192,7 @@ impl Regular {
         if self.seals().forbid_writing() {
             return Err(Errno::EPERM);
         }
-        self.zero(start, end)
+        self.object.punch_hole(start..end).map_err(no_space)
     }
 
     /// Zeroes `start..end`, as far as it lies below the end of the file.

@@ -5,7 +5,6 @@ use linux_raw_sys::general as raw;
 
 use super::inode::Inode;
 use crate::errno::Errno;
-use crate::mm::objects;
 
 bitflags! {
     /// Seals of a file, with the values of `F_ADD_SEALS`.
@@ -64,10 +63,7 @@ pub fn add(inode: &Inode, bits: u32) -> Result<(), Errno> {
         if seals.contains(Seals::SEAL) {
             return Err(Errno::EPERM);
         }
-        if added.contains(Seals::WRITE)
-            && !seals.contains(Seals::WRITE)
-            && objects::is_mapped_writable(regular.object())
-        {
+        if added.contains(Seals::WRITE) && !seals.contains(Seals::WRITE) && regular.object().mapped_writable() {
             return Err(Errno::EBUSY);
         }
         Ok(seals | added)

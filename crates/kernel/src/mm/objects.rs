@@ -4,11 +4,9 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use foldspace::Object;
-use foldspace::vma::{Backing, Vma, VmaFlags};
 use spin::{Mutex, Once};
 
 use crate::power;
-use crate::process::tree;
 
 static OBJECTS: Mutex<Vec<Weak<Object>>> = Mutex::new(Vec::new());
 
@@ -23,15 +21,6 @@ pub fn made(object: &Arc<Object>) {
         objects.retain(|object| object.strong_count() > 0);
     }
     objects.push(Arc::downgrade(object));
-}
-
-/// Whether a shared mapping of an object is writable or may become so. O(VMAs of all processes).
-pub fn is_mapped_writable(object: &Arc<Object>) -> bool {
-    let writable = VmaFlags::SHARED | VmaFlags::MAY_WRITE;
-    let is_it = |vma: &Vma| {
-        vma.flags.contains(writable) && matches!(&vma.backing, Backing::Object(other) if Arc::ptr_eq(other, object))
-    };
-    tree::all().iter().filter_map(|task| task.live_space()).any(|space| space.vmas().view().iter().any(is_it))
 }
 
 /// All that are alive.
