@@ -163,6 +163,16 @@ static void holes(int fd)
 	CHECK_EQ(put(shared + 3 * PAGE, 'n'), 0);
 	CHECK_EQ(look(untouched + 3 * PAGE), 'n');
 	CHECK_EQ(lseek(fd, 0, SEEK_END), LENGTH);
+	/* The same through a mapping. */
+	CHECK(madvise(shared + 6 * PAGE, PAGE, MADV_REMOVE) == 0);
+	CHECK_EQ(look(shared + 6 * PAGE), 0);
+	CHECK_EQ(look(untouched + 6 * PAGE), 0);
+	CHECK_EQ(look(private + 6 * PAGE), 'x');
+	CHECK_EQ(look(shared + 7 * PAGE), 'H');
+	CHECK_ERRNO(madvise(private, PAGE, MADV_REMOVE), EACCES);
+	CHECK(mprotect(shared, LENGTH, PROT_READ) == 0);
+	CHECK(madvise(shared + 7 * PAGE, PAGE, MADV_REMOVE) == 0);
+	CHECK_EQ(look(shared + 7 * PAGE), 0);
 	munmap(shared, LENGTH), munmap(private, LENGTH), munmap(untouched, LENGTH);
 	say("holes");
 }
