@@ -60,8 +60,13 @@ impl AddressSpace {
         self.for_each_part(range, |_, part, garbage| {
             self.tables().change_pages(part, garbage, &mut |table, index, entry, garbage| {
                 if (entry.is_object() || !entry.is_dirty()) && self.is_mapped_once(entry) {
-                    let entry = table.put(index, Entry::NONE);
-                    garbage.give_up(&self.memory, entry, table.level(), table.slot(index));
+                    let taken = table.put(index, Entry::NONE);
+                    if taken.is_dirty() && !taken.is_object() {
+                        // A processor has stored to it since we looked: it is needed again.
+                        table.put(index, taken);
+                    } else {
+                        garbage.give_up(&self.memory, taken, table.level(), table.slot(index));
+                    }
                 }
             });
             Ok(())

@@ -308,3 +308,39 @@ fn a_family_keeps_its_members_apart() {
     host.memory().check(&[], &[]).unwrap();
     assert_eq!(host.memory().stats(), Host::new(128 << 20).unwrap().memory().stats());
 }
+
+/// MADV_PAGEOUT takes pages that were freed lazily, but not one that a processor stores to at the same moment: a store that came after
+/// MADV_FREE is not lost.
+#[test]
+fn a_store_takes_a_page_back_that_is_on_its_way_out() {
+    let host = Host::new(8 << 20).unwrap();
+    let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
+    let at = space.map(request(Placement::Anywhere, 1)).unwrap();
+    let range = PageRange::page_of(at).unwrap();
+    let (before, after) = (Barrier::new(2), Barrier::new(2));
+    let rounds = rounds(3_000);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..rounds {
+                before.wait();
+                space.pageout(range).unwrap();
+                after.wait();
+            }
+        });
+        let mut processor = host.processor(CacheSize::Unbounded);
+        processor.activate(&space);
+        for round in 1..=rounds {
+            patiently(|| processor.store(at, &0_u64.to_le_bytes())).unwrap();
+            space.free(range).unwrap();
+            // A translation is remembered, as one through which nothing was stored.
+            processor.load(at, &mut [0; 8]).unwrap();
+            before.wait();
+            patiently(|| processor.store(at, &round.to_le_bytes())).unwrap();
+            after.wait();
+            let mut seen = [0; 8];
+            processor.load(at, &mut seen).unwrap();
+            assert_eq!(u64::from_le_bytes(seen), round);
+        }
+    });
+    at_rest(&host, &[&space], &[]);
+}
