@@ -51,7 +51,7 @@ pub fn room(mib: usize) -> u64 {
 /// The parent's side of fork alone. The child notes when it first ran and then waits at a gate, so that at most its
 /// first few steps lie in a run even where the kernel lets the child go first; `child_ran_first` says in how many runs
 /// it had started before fork returned in the parent.
-fn fork_alone(settings: &Settings, runs: usize) -> io::Result<Figures> {
+pub fn fork_alone(settings: &Settings, runs: usize) -> io::Result<Figures> {
     let counter = settings.counter;
     let shared = Shared::new()?;
     let gate = Gate::new()?;

@@ -15,7 +15,9 @@
 mod calls;
 mod fault;
 mod fork;
+mod heap;
 mod mapping;
+mod named;
 mod row;
 mod tables;
 
@@ -60,7 +62,10 @@ fn arguments() -> Result<Arguments, lexopt::Error> {
 
 fn all_rows() -> Vec<Row> {
     // The tiny process comes first: later rows leave the allocator's memory behind.
-    [fork::rows(), tables::rows(), calls::rows(), mapping::rows(), fault::rows()].into_iter().flatten().collect()
+    [fork::rows(), named::rows(), tables::rows(), calls::rows(), mapping::rows(), fault::rows(), heap::rows()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn main() -> ExitCode {

@@ -1,7 +1,7 @@
 //! Changes of the layout.
 
 use crate::row::{Figures, Row, Settings};
-use foldspace_guest_measure::{Counter, Protection, Region};
+use foldspace_guest_measure::{Counter, PAGE, PAGES_PER_MIB, Protection, Region};
 use std::fs::File;
 use std::io::{self, Read};
 
@@ -20,8 +20,42 @@ pub fn rows() -> Vec<Row> {
         })
         .needs_mib(64),
         Row::new("mprotect_split_middle", middle, "call", |settings| split(settings, 3)).needs_mib(64),
-        Row::new("maps_10000", "read of /proc/self/maps, 10,000 VMAs", "call", read_maps).needs_mib(64),
+        Row::new("maps_10000", "read of /proc/self/maps, 10,000 VMAs", "call", |settings| read_areas(settings, "maps"))
+            .needs_mib(64),
+        Row::new("smaps_10000", "read of /proc/self/smaps, 10,000 VMAs", "call", |settings| {
+            read_areas(settings, "smaps")
+        })
+        .needs_mib(64),
+        Row::new("mremap_1024", "mremap of 1 GiB, all touched, to where its tables fit", "call", |settings| {
+            move_there_and_back(settings, 0)
+        })
+        .needs_mib(1024 + 64),
+        Row::new("mremap_1024_askew", "mremap of 1 GiB, all touched, a page askew", "call", |settings| {
+            move_there_and_back(settings, PAGE)
+        })
+        .needs_mib(1024 + 64),
     ]
+}
+
+/// Two places that begin with a table of tables, and whose end does, too.
+const PLACES: [usize; 2] = [0x2000_0000_0000, 0x2100_0000_0000];
+
+/// Moves a GiB to a place that lies as its own does, or `askew` bytes beside such a one.
+fn move_there_and_back(settings: &Settings, askew: usize) -> io::Result<Figures> {
+    let mut region = Region::filled_at(PLACES[0], 1024 * PAGES_PER_MIB)?;
+    let mut runs = Vec::new();
+    for run in 0..settings.effort.runs(5) {
+        let place = PLACES[(run + 1) % 2] + if run % 2 == 0 { askew } else { 0 };
+        let (cost, moved) = settings.counter.measure(|| region.move_to(place));
+        moved?;
+        runs.push(cost as f64);
+        for page in (0..region.pages()).step_by(1000) {
+            if region.read(page) != page as u64 + 1 {
+                return Err(io::Error::other(format!("page {page} did not come along")));
+            }
+        }
+    }
+    Ok(runs.into())
 }
 
 fn map_and_unmap(settings: &Settings, between: impl Fn(&mut Region)) -> io::Result<Figures> {
@@ -56,14 +90,15 @@ fn split(settings: &Settings, pages_each: usize) -> io::Result<Figures> {
     Ok(runs.into())
 }
 
-fn read_maps(settings: &Settings) -> io::Result<Figures> {
+/// Reads a file of `/proc/self` that has a line with its addresses for each VMA.
+fn read_areas(settings: &Settings, file: &str) -> io::Result<Figures> {
     let _region = Region::alternating(MAPS_OF, 1)?;
     let mut buffer = vec![1u8; 64 << 10];
     let mut runs = Vec::new();
     let mut bytes = 0;
     let mut lines = 0;
     for _ in 0..settings.effort.runs(5) {
-        let mut maps = File::open("/proc/self/maps")?;
+        let mut maps = File::open(format!("/proc/self/{file}"))?;
         (bytes, lines) = (0, 0);
         let mut cost = 0;
         loop {
@@ -79,7 +114,7 @@ fn read_maps(settings: &Settings) -> io::Result<Figures> {
         runs.push(cost as f64);
     }
     if lines < MAPS_OF {
-        return Err(io::Error::other(format!("maps has {lines} lines, {MAPS_OF} VMAs were made")));
+        return Err(io::Error::other(format!("{file} has {lines} lines, {MAPS_OF} VMAs were made")));
     }
     Ok(Figures::from(runs).with("lines", lines).with("bytes", bytes))
 }

@@ -116,7 +116,11 @@ impl Row {
         {
             return Outcome::Skipped(format!("takes {} MiB, {} MiB are free", self.needs_mib, free / 1024));
         }
-        (self.run)(settings).map_or_else(|error| Outcome::Failed(error.to_string()), Outcome::Measured)
+        match (self.run)(settings) {
+            Ok(figures) => Outcome::Measured(figures),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Outcome::Skipped(error.to_string()),
+            Err(error) => Outcome::Failed(error.to_string()),
+        }
     }
 
     /// The line of the report.

@@ -7,6 +7,7 @@
 
 pub mod counter;
 pub mod figures;
+pub mod heap;
 pub mod mode;
 pub mod process;
 pub mod region;

@@ -1,6 +1,7 @@
 //! Private anonymous memory that is measured page by page.
 
 use crate::{PAGE, TABLE_PAGES};
+use std::ffi::CStr;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -14,6 +15,8 @@ pub enum Protection {
     Read,
     /// Reading and writing.
     ReadWrite,
+    /// Everything.
+    All,
 }
 
 impl Protection {
@@ -22,6 +25,7 @@ impl Protection {
             Protection::None => libc::PROT_NONE,
             Protection::Read => libc::PROT_READ,
             Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+            Protection::All => libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
         }
     }
 }
@@ -79,11 +83,81 @@ impl Region {
     /// # Errors
     /// What `mmap` and `mprotect` say; `ENOMEM` where the kernel's limit of areas is reached.
     pub fn alternating(areas: usize, pages_each: usize) -> io::Result<Region> {
+        Region::alternating_with(areas, pages_each, Protection::Read)
+    }
+
+    /// As [`Region::alternating`], but all areas are writable: every second one can be executed, too.
+    ///
+    /// # Errors
+    /// As [`Region::alternating`].
+    pub fn alternating_writable(areas: usize, pages_each: usize) -> io::Result<Region> {
+        Region::alternating_with(areas, pages_each, Protection::All)
+    }
+
+    fn alternating_with(areas: usize, pages_each: usize, other: Protection) -> io::Result<Region> {
         let mut region = Region::map(areas * pages_each)?;
         for area in (1..areas).step_by(2) {
-            region.protect(area * pages_each..(area + 1) * pages_each, Protection::Read)?;
+            region.protect(area * pages_each..(area + 1) * pages_each, other)?;
         }
         Ok(region)
+    }
+
+    /// Maps `pages` pages at an address where nothing is, and fills them as [`Region::filled`] does.
+    ///
+    /// # Errors
+    /// What `mmap` says (`ENOMEM`, `EEXIST`).
+    pub fn filled_at(address: usize, pages: usize) -> io::Result<Region> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let place = std::ptr::without_provenance_mut(address);
+        // SAFETY: the kernel maps nothing where something is.
+        let base = unsafe { libc::mmap(place, pages * PAGE, Protection::ReadWrite.bits(), flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))?;
+        let mut region = Region { base, pages };
+        // SAFETY: as in `map`.
+        unsafe { libc::madvise(base.as_ptr().cast(), pages * PAGE, libc::MADV_NOHUGEPAGE) };
+        (0..pages).for_each(|page| region.write(page, page as u64 + 1));
+        Ok(region)
+    }
+
+    /// Moves it all to another address, where nothing of this program may be.
+    ///
+    /// # Errors
+    /// What `mremap` says (`ENOMEM`).
+    #[inline(always)]
+    pub fn move_to(&mut self, address: usize) -> io::Result<()> {
+        let (length, flags) = (self.pages * PAGE, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED);
+        let place: *mut libc::c_void = std::ptr::without_provenance_mut(address);
+        // SAFETY: the mapping is this region's own and nothing refers into it; the caller has nothing at the new place.
+        let base = unsafe { libc::mremap(self.base.as_ptr().cast(), length, length, flags, place) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        self.base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mremap gave address 0"))?;
+        Ok(())
+    }
+
+    /// Names all of it, area by area.
+    ///
+    /// # Errors
+    /// `Unsupported` if the kernel has no names for anonymous memory (it says `EINVAL`).
+    pub fn name(&mut self, name: &CStr) -> io::Result<()> {
+        const PR_SET_VMA: libc::c_int = 0x5356_4d41;
+        const PR_SET_VMA_ANON_NAME: libc::c_ulong = 0;
+        let (base, length) = (self.base.as_ptr(), self.pages * PAGE);
+        // SAFETY: a name changes no content.
+        if unsafe { libc::prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, base, length, name.as_ptr()) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINVAL) => {
+                Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel has no names for anonymous memory"))
+            }
+            _ => Err(error),
+        }
     }
 
     /// The first page that a last-level page table begins with.

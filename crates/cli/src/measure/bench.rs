@@ -111,7 +111,7 @@ fn combine(ours: Vec<Line>, theirs: &[Line], goals: &Goals) -> Vec<Row> {
             Row {
                 linux: theirs.iter().find(|other| other.row == line.row).and_then(|other| other.value),
                 goal: goal.map(|goal| goal.words()),
-                linux_7_2: goal.map(|goal| goal.linux),
+                linux_7_2: goal.and_then(|goal| goal.linux),
                 met: match met {
                     Some(Met::Yes) => Some(true),
                     Some(Met::No) => Some(false),

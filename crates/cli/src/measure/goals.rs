@@ -16,10 +16,11 @@ pub struct Goals(BTreeMap<String, Goal>);
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
-    /// What a lean build of Linux 7.2 takes.
-    pub linux: f64,
+    /// What a lean build of Linux 7.2 takes, where it is known and Linux can do it.
+    pub linux: Option<f64>,
     at_most: Option<f64>,
     within: Option<Within>,
+    no_more: Option<NoMore>,
 }
 
 /// A row shall cost the same as others.
@@ -28,6 +29,15 @@ pub struct Goal {
 struct Within {
     percent: f64,
     of: Vec<String>,
+}
+
+/// A row shall not cost more than others.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoMore {
+    /// So much more is still the same.
+    percent: f64,
+    than: Vec<String>,
 }
 
 /// Whether a goal is met.
@@ -52,7 +62,8 @@ impl Goals {
 impl Goal {
     /// The rows whose values this one is compared with.
     pub fn others(&self) -> impl Iterator<Item = &str> {
-        self.within.iter().flat_map(|within| within.of.iter().map(String::as_str))
+        let within = self.within.iter().flat_map(|within| &within.of);
+        within.chain(self.no_more.iter().flat_map(|most| &most.than)).map(String::as_str)
     }
 
     /// Judges a value, given the values of the other rows.
@@ -60,14 +71,21 @@ impl Goal {
         if self.at_most.is_some_and(|most| value > most) {
             return Met::No;
         }
-        let Some(within) = &self.within else { return Met::Yes };
         let mut all = Met::Yes;
-        for other in &within.of {
-            match measured(other) {
-                Some(other) if (value - other).abs() > other * within.percent / 100.0 => return Met::No,
-                Some(_) => {}
-                None => all = Met::Unknown,
+        let mut compare = |others: &[String], missed: &dyn Fn(f64) -> bool| {
+            for other in others {
+                match measured(other) {
+                    Some(other) if missed(other) => all = Met::No,
+                    None if all == Met::Yes => all = Met::Unknown,
+                    _ => {}
+                }
             }
+        };
+        if let Some(within) = &self.within {
+            compare(&within.of, &|other| (value - other).abs() > other * within.percent / 100.0);
+        }
+        if let Some(most) = &self.no_more {
+            compare(&most.than, &|other| value > other + other * most.percent / 100.0);
         }
         all
     }
@@ -76,7 +94,11 @@ impl Goal {
     pub fn words(&self) -> String {
         let at_most = self.at_most.map(|most| format!("≤ {}", super::table::number(most)));
         let within = self.within.as_ref().map(|w| format!("±{} % of {}", w.percent, w.of.join(", ")));
-        at_most.into_iter().chain(within).collect::<Vec<_>>().join("; ")
+        let no_more = self.no_more.as_ref().map(|most| match most.percent {
+            0.0 => format!("≤ {}", most.than.join(", ")),
+            percent => format!("≤ {} + {percent} %", most.than.join(", ")),
+        });
+        at_most.into_iter().chain(within).chain(no_more).collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -88,8 +110,10 @@ mod tests {
     fn the_goals_are_sound() {
         let goals = Goals::load().unwrap();
         for (row, goal) in &goals.0 {
-            assert!(goal.at_most.is_some() || goal.within.is_some(), "{row} asks for nothing");
-            assert!(goal.at_most.is_none_or(|most| most < goal.linux), "{row} asks for less than Linux does");
+            let asks = goal.at_most.is_some() || goal.within.is_some() || goal.no_more.is_some();
+            assert!(asks, "{row} asks for nothing");
+            let less = goal.at_most.zip(goal.linux).is_some_and(|(most, linux)| most >= linux);
+            assert!(!less, "{row} asks for less than Linux does");
         }
     }
 
@@ -104,5 +128,16 @@ mod tests {
         assert_eq!(judge(40.0, Some(50.0), Some(40.0)), Met::No);
         assert_eq!(judge(50.0, Some(50.0), None), Met::Unknown);
         assert_eq!(judge(50.0, None, Some(10.0)), Met::No);
+    }
+    #[test]
+    fn no_more_is_one_sided() {
+        let goal: Goal = toml::from_str("no_more = { percent = 5, than = ['a'] }").unwrap();
+        let judge = |value, a: Option<f64>| goal.judge(value, |_| a);
+        assert_eq!(judge(105.0, Some(100.0)), Met::Yes);
+        assert_eq!(judge(106.0, Some(100.0)), Met::No);
+        assert_eq!(judge(1.0, Some(100.0)), Met::Yes);
+        assert_eq!(judge(1.0, None), Met::Unknown);
+        assert_eq!(goal.words(), "≤ a + 5 %");
+        assert_eq!(goal.others().collect::<Vec<_>>(), ["a"]);
     }
 }

@@ -1,0 +1,105 @@
+//! An allocator that fills with a pattern, in several ways, when little, half or all of its memory is used.
+
+use crate::row::{Figures, Row, Settings};
+use foldspace_guest_measure::figures::Status;
+use foldspace_guest_measure::heap::{self, Block, Fill, Heap, Use};
+use foldspace_guest_measure::{Shared, process};
+use std::io;
+
+const MIB: usize = 256;
+
+/// What a row is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Figure {
+    Cost,
+    Resident,
+}
+
+pub fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for usage in Use::ALL {
+        for fill in [Fill::None, Fill::Memset, Fill::ReferencePage] {
+            let words = match fill {
+                Fill::None => "not filled",
+                Fill::Memset => "filled by memset",
+                _ => "filled by a reference page",
+            };
+            let words = format!("allocating {MIB} MiB, {} use, {words}", usage.name());
+            let name = format!("heap_{}_{}", usage.name(), fill.name());
+            let cost = move |settings: &Settings| run(settings, fill, usage, Figure::Cost);
+            rows.push(Row::new(name.clone(), words.clone(), "call", cost).needs_mib(MIB as u64 + 128));
+            if usage == Use::Sparse {
+                let resident = move |settings: &Settings| run(settings, fill, usage, Figure::Resident);
+                let row = Row::new(format!("{name}_resident"), format!("{words}: resident memory"), "call", resident);
+                rows.push(row.needs_mib(MIB as u64 + 128).in_unit("KiB"));
+            }
+        }
+    }
+    let read = |settings: &Settings| read_reference_memory(settings);
+    let words = "first read of each page of 256 MiB, filled by a reference page";
+    rows.push(Row::new("refpage_read_256", words, "page", read));
+    rows
+}
+
+/// Each run in a process of its own, whose heap is new.
+fn run(settings: &Settings, fill: Fill, usage: Use, figure: Figure) -> io::Result<Figures> {
+    in_children(settings, |shared| {
+        let before = resident_kib()?;
+        let (cost, outcome) = settings.counter.measure(|| -> io::Result<(Heap, Vec<Block>)> {
+            let mut heap = Heap::new(fill)?;
+            let blocks = heap::allocate_and_use(&mut heap, MIB, usage)?;
+            Ok((heap, blocks))
+        });
+        let (_heap, blocks) = outcome?;
+        let resident = resident_kib()?.saturating_sub(before);
+        if !heap::holds_the_pattern(&blocks, usage, fill) {
+            return Err(io::Error::other("a page does not hold what it should"));
+        }
+        shared.set(0, if figure == Figure::Cost { cost } else { resident });
+        Ok(1)
+    })
+}
+
+fn read_reference_memory(settings: &Settings) -> io::Result<Figures> {
+    in_children(settings, |shared| {
+        let mut heap = Heap::new(Fill::ReferencePage)?;
+        let mut blocks = Vec::new();
+        for _ in 0..MIB {
+            blocks.push(heap.allocate(1 << 20)?);
+        }
+        let (cost, right) = settings.counter.measure(|| {
+            blocks.iter().all(|block| (0..1 << 20).step_by(4096).all(|at| block.read(at) == heap::PATTERN))
+        });
+        if !right {
+            return Err(io::Error::other("a page does not hold the pattern"));
+        }
+        shared.set(0, cost);
+        Ok((MIB << 20 >> 12) as u64)
+    })
+}
+
+/// The child stores its figure and returns for how many pages (or calls) it is. An unsupported fill is told to the parent.
+fn in_children(settings: &Settings, work: impl Fn(&Shared) -> io::Result<u64>) -> io::Result<Figures> {
+    let shared = Shared::new()?;
+    let mut runs = Vec::new();
+    for _ in 0..settings.effort.runs(3) {
+        shared.set(1, 0);
+        process::in_child(|| match work(&shared) {
+            Ok(count) => {
+                shared.set(1, count);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+            Err(error) => Err(error),
+        })?;
+        match shared.get(1) {
+            0 => return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel has no reference pages")),
+            count => runs.push(shared.get(0) as f64 / count as f64),
+        }
+    }
+    Ok(runs.into())
+}
+
+fn resident_kib() -> io::Result<u64> {
+    Status::of("self")?.kib("VmRSS").ok_or_else(|| io::Error::other("status has no VmRSS"))
+}
