@@ -14,6 +14,7 @@ mod merges;
 mod model;
 mod ops;
 mod pages;
+mod populate;
 mod references;
 mod registry;
 mod regressions;
