@@ -167,6 +167,10 @@ impl AddressSpace {
                 continue;
             }
             match self.populate_page(guard, version, vma, *at, ready) {
+                // One page. A link to zeros may have made more ready: that is looked at.
+                Ok(Attempt::Done) if ready == Ready::Store || vma.backing.has_offsets() => {
+                    *at = VirtAddr(at.get().saturating_add(PAGE_SIZE));
+                }
                 Ok(Attempt::Done) => {}
                 Ok(Attempt::Again) if self.vmas.same(version) => spin_loop(),
                 Ok(Attempt::Again) => return Ok(()),
