@@ -20,7 +20,8 @@ impl Memory {
                 Kind::Free => free += 1u64 << record.order(),
                 Kind::Table1 | Kind::Table2 | Kind::Table3 | Kind::Table4 => {
                     tables += 1;
-                    ensure!(reached.tables.contains_key(&frame), "table {frame:?} is reached from no root: lost");
+                    let known = reached.tables.contains_key(&frame) || (record.is_pinned() && objects.is_empty());
+                    ensure!(known, "table {frame:?} is reached from no root and no object: lost");
                 }
                 Kind::Anon => ensure!(reached.slots.contains_key(&frame), "{frame:?} is mapped nowhere: lost"),
                 Kind::Object => {
@@ -81,19 +82,22 @@ impl Memory {
 /// The pages of all objects, mapped or given.
 fn cached_pages(spaces: &[&AddressSpace], objects: &[&Object]) -> BTreeSet<Frame> {
     let mut cached = BTreeSet::new();
-    for object in objects {
+    each_object(spaces, objects, |object| {
         object.for_each_page(|_, frame| {
             cached.insert(frame);
         });
-    }
+    });
+    cached
+}
+
+/// Calls `visit` for all objects, mapped or given; for some of them several times.
+pub(super) fn each_object(spaces: &[&AddressSpace], objects: &[&Object], mut visit: impl FnMut(&Object)) {
+    objects.iter().for_each(|object| visit(object));
     for space in spaces {
         for vma in space.vmas().view().iter() {
             if let Backing::Object(object) = &vma.backing {
-                object.for_each_page(|_, frame| {
-                    cached.insert(frame);
-                });
+                visit(object);
             }
         }
     }
-    cached
 }

@@ -22,6 +22,7 @@ use crate::backing::Object;
 use crate::frame::{Counts, Frame, Kind, Memory, Slot};
 use crate::space::AddressSpace;
 use crate::table::Entry;
+use census::each_object;
 
 /// An invariant that does not hold, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +70,15 @@ impl Memory {
             let root = space.root();
             ensure!(self.record(root).refs() == 1, "root {root:?} has {} references", self.record(root).refs());
             self.reach(root, Level::L4, &mut reached)?;
+        }
+        let mut of_objects = BTreeSet::new();
+        each_object(spaces, objects, |object| {
+            object.for_each_table(|table| {
+                of_objects.insert(table);
+            })
+        });
+        for table in &of_objects {
+            self.reach(*table, Level::L1, &mut reached)?;
         }
         for (frame, slots) in &reached.slots {
             self.check_references(*frame, slots)?;

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Verdict, describe, ensure};
 use crate::addr::{Level, PAGE_SHIFT, PageRange, USER_END, VirtAddr};
+use crate::backing::Block;
 use crate::frame::{Frame, Memory};
 use crate::space::AddressSpace;
 use crate::table::Entry;
@@ -17,6 +18,8 @@ struct Path {
     base: u64,
     writable: bool,
     exclusive: bool,
+    /// NO_EXECUTE, if a link on the way says so.
+    forbidden: u64,
 }
 
 /// What of a VMA decides what may be installed, within a span. Bytes count from the start of the span: a table that mremap has moved is linked
@@ -43,7 +46,7 @@ impl Memory {
     /// Invariant 1, and that each leaf is what its VMA says.
     pub(super) fn check_permissions(&self, space: &AddressSpace) -> Verdict {
         let vmas = space.vmas();
-        let start = Path { base: 0, writable: true, exclusive: true };
+        let start = Path { base: 0, writable: true, exclusive: true, forbidden: 0 };
         self.check_below(space, &vmas, space.root(), Level::L4, start)
     }
 
@@ -74,10 +77,22 @@ impl Memory {
                         "{}: the slot at {base:#x} ({level:?}) lets a table with {refs} parents be written",
                         describe(space)
                     );
+                    if entry.is_object() {
+                        let end = VirtAddr(base + level.entry_span());
+                        ensure!(
+                            level == Level::L2 && is_table_of(vmas, VirtAddr(base), end, entry.frame()),
+                            "{}: a table of an object at {base:#x} reaches outside its VMA, or is another's",
+                            describe(space)
+                        );
+                    }
                     let exclusive = path.exclusive && refs == 1;
-                    self.check_below(space, vmas, entry.frame(), below, Path { base, writable, exclusive })?;
+                    let forbidden = path.forbidden | (entry.bits() & Entry::NO_EXECUTE);
+                    self.check_below(space, vmas, entry.frame(), below, Path { base, writable, exclusive, forbidden })?;
                 }
-                None => self.check_leaf(space, vmas, VirtAddr(base), entry, Path { base, writable, ..path })?,
+                None => {
+                    let entry = entry.with(path.forbidden);
+                    self.check_leaf(space, vmas, VirtAddr(base), entry, Path { base, writable, ..path })?;
+                }
             }
         }
         Ok(())
@@ -163,7 +178,9 @@ impl Memory {
         first: &mut BTreeMap<Frame, (usize, Vec<View>)>,
     ) -> Verdict {
         let Some(below) = level.below() else { return Ok(()) };
-        for (index, entry) in self.user_entries(table, level).filter(|(_, entry)| !entry.is_reference()) {
+        for (index, entry) in
+            self.user_entries(table, level).filter(|(_, entry)| !entry.is_reference() && !entry.is_object())
+        {
             let at = base + index.get() as u64 * level.entry_span();
             if self.record(entry.frame()).refs() > 1 {
                 // Below, everything is the same for all who come this way: one look is enough.
@@ -187,6 +204,24 @@ impl Memory {
         }
         Ok(())
     }
+}
+
+/// Whether all of `start..end` is mapped, by VMAs that show the block of an object of which `table` is the object's table.
+fn is_table_of(vmas: &Version, start: VirtAddr, end: VirtAddr, table: Frame) -> bool {
+    let mut reached = start;
+    for vma in vmas.view().iter_from(start) {
+        if reached >= end || vma.start() > reached {
+            break;
+        }
+        let Backing::Object(object) = &vma.backing else { return false };
+        let skipped = (reached.get() - start.get()) >> PAGE_SHIFT;
+        let block = Block::at(vma.page_at(reached).wrapping_sub(skipped));
+        if block.and_then(|block| object.table_of(block)) != Some(table) {
+            return false;
+        }
+        reached = vma.end();
+    }
+    reached >= end
 }
 
 /// The VMAs of a span, as far as they decide.

@@ -10,7 +10,7 @@ use crossbeam_epoch::Guard;
 
 use super::{Access, AddressSpace, Fault, retry_while};
 use crate::addr::{Level, PageRange, USER_END, VirtAddr};
-use crate::backing::{Object, ReferenceTables};
+use crate::backing::{Block, Object, ReferenceTables, Shown};
 use crate::error::Error;
 use crate::frame::{Frame, Garbage, Home, Kind, Memory};
 use crate::platform::Flush;
@@ -147,7 +147,7 @@ impl AddressSpace {
             Backing::Reference(reference) => {
                 self.link_reference(version, vma, addr, reference.tables(), &leaf, &mut garbage)
             }
-            Backing::Object(object) => self.install_object(version, vma, object, addr, &mut garbage, Access::Read),
+            Backing::Object(object) => self.map_object(version, vma, object, addr, &leaf, &mut garbage),
         };
         self.finish_fault(&mut garbage, guard, addr);
         attempt
@@ -181,6 +181,54 @@ impl AddressSpace {
         }
         let link = Entry::reference(reference.at(level)).with(no_execute(vma.flags));
         table.put(index, link);
+        Ok(Attempt::Done)
+    }
+
+    /// Maps a page of an object to be loaded from: in a table of the object's, where the VMA covers the block of one and nobody may store
+    /// through it, else in a table of our own.
+    fn map_object(
+        &self,
+        version: VersionRef<'_>,
+        vma: &Vma,
+        object: &Object,
+        addr: VirtAddr,
+        leaf: &Leaf,
+        garbage: &mut Garbage,
+    ) -> Result<Attempt, Fault> {
+        if leaf.level == Level::L1 && leaf.shared && self.memory.record(leaf.table()).is_pinned() {
+            return match object.show_in(leaf.table(), vma.page_at(addr)).map_err(out_of_memory)? {
+                Shown::Here => Ok(Attempt::Done),
+                Shown::Elsewhere => Ok(Attempt::Again),
+                Shown::PastEnd => Err(Fault::PastEnd),
+            };
+        }
+        match block_at(vma, addr) {
+            Some(block) if leaf.level > Level::L1 => self.link_object_table(version, vma, object, block, addr, garbage),
+            _ => self.install_object(version, vma, object, addr, garbage, Access::Read),
+        }
+    }
+
+    /// Links the table that the object has for the block at `addr`.
+    fn link_object_table(
+        &self,
+        version: VersionRef<'_>,
+        vma: &Vma,
+        object: &Object,
+        block: Block,
+        addr: VirtAddr,
+        garbage: &mut Garbage,
+    ) -> Result<Attempt, Fault> {
+        // Made first if need be, so that the table will show it.
+        object_frame(vma, object, addr)?;
+        let shown = object.table(block).map_err(out_of_memory)?;
+        let mut supply = Supply::on_demand(&self.memory);
+        let mut table = self.tables().own(addr, Level::L2, &mut supply, garbage).map_err(out_of_memory)?;
+        let index = addr.index(Level::L2);
+        if !self.still_holds(version, addr) || !table.entry(index).is_empty() {
+            return Ok(Attempt::Again);
+        }
+        self.memory.add_home(shown, table.slot(index)).map_err(out_of_memory)?;
+        table.put(index, Entry::object_table(shown).with(no_execute(vma.flags)));
         Ok(Attempt::Done)
     }
 
@@ -373,6 +421,15 @@ fn user(flags: VmaFlags) -> u64 {
 
 fn no_execute(flags: VmaFlags) -> u64 {
     if flags.contains(VmaFlags::EXEC) { 0 } else { Entry::NO_EXECUTE }
+}
+
+/// The block of the object that the VMA shows around `addr`, if it covers one whole and nobody stores to it through this mapping.
+fn block_at(vma: &Vma, addr: VirtAddr) -> Option<Block> {
+    let span = Level::L2.entry_span();
+    let whole = PageRange::from_len(VirtAddr(addr.get() & !(span - 1)), span)?;
+    let covered = vma.start() <= whole.start() && whole.end() <= vma.end();
+    let stored_to = vma.flags.contains(VmaFlags::SHARED | VmaFlags::WRITE);
+    if covered && !stored_to { Block::at(vma.page_at(whole.start())) } else { None }
 }
 
 fn object_frame(vma: &Vma, object: &Object, addr: VirtAddr) -> Result<Frame, Fault> {

@@ -66,8 +66,11 @@ impl Walk<'_> {
         let (memory, table) = (self.root.memory, entry.frame());
         let record = memory.record(table);
         let ownership = if record.refs() == 1 { above } else { Ownership::Shared };
-        self.usage.tables += 1;
-        self.usage.tables_exclusive += (ownership == Ownership::Exclusive) as u64;
+        // A table of an object is the object's, whoever links it.
+        if !entry.is_object() {
+            self.usage.tables += 1;
+            self.usage.tables_exclusive += (ownership == Ownership::Exclusive) as u64;
+        }
         match level.below() {
             None => {
                 let counts = record.counts();

@@ -1,52 +1,15 @@
 //! Taking pages that an object has lost out of tables, shared ones too.
 
-use core::sync::atomic::Ordering;
-
 use super::range::parts;
-use super::{Entry, Root, release_entry};
-use crate::addr::{Index, Level, PageRange};
-use crate::frame::{Frame, Garbage, Held, Memory, Slot};
+use super::{Common, Root, release_entry};
+use crate::addr::{Level, PageRange};
+use crate::frame::{Garbage, Held, Slot};
 
 /// What becomes of the copies that private mappings have made of the pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Copies {
     Stay,
     Go,
-}
-
-/// A locked table, whoever shares it. For a change that all sharers make alike, since they have the same areas here: the pages behind those are
-/// gone. Entries are only taken out, never put in.
-///
-/// # Invariants
-///
-/// The lock of `table` is held; one root, or a table that was locked on the way down from it and still is, leads to it.
-struct Common<'m> {
-    memory: &'m Memory,
-    table: Frame,
-    level: Level,
-}
-
-impl<'m> Common<'m> {
-    fn lock(memory: &'m Memory, table: Frame, level: Level) -> Common<'m> {
-        memory.record(table).lock();
-        Common { memory, table, level }
-    }
-
-    fn entry(&self, index: Index) -> Entry {
-        Entry::from_bits(self.memory.entries(self.table)[index.get()].load(Ordering::Relaxed))
-    }
-
-    fn take(&self, index: Index) -> Entry {
-        let old = Entry::from_bits(self.memory.entries(self.table)[index.get()].swap(0, Ordering::AcqRel));
-        self.memory.record(self.table).shift_counts(old.unit(self.level), 0);
-        old
-    }
-}
-
-impl Drop for Common<'_> {
-    fn drop(&mut self) {
-        self.memory.record(self.table).unlock();
-    }
 }
 
 impl Root<'_> {
@@ -58,6 +21,13 @@ impl Root<'_> {
         // What is held is not dead, whatever is released.
         let mut garbage = Garbage::new();
         cut_below(&Common::lock(self.memory, self.frame, Level::L4), range, copies, held, &mut garbage);
+    }
+}
+
+impl Common<'_> {
+    /// Takes the pages in `range`, which counts from the start of the table, out of a table of the object that has lost them.
+    pub(crate) fn cut(&self, range: PageRange, held: &mut Held) {
+        cut_below(self, range, Copies::Stay, held, &mut Garbage::new());
     }
 }
 

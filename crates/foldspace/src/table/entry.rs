@@ -23,7 +23,7 @@ impl Entry {
     pub(crate) const DIRTY: u64 = 1 << 6;
     /// Ours: a reference frame or table. Not counted, never changed.
     pub(crate) const REFERENCE: u64 = 1 << 9;
-    /// Ours: a frame of an object.
+    /// Ours: a frame of an object; in a table of level 2, a table that an object owns.
     pub(crate) const OBJECT: u64 = 1 << 10;
     /// Ours: what makes a guard marker of a reference that is not present.
     const MARKER: u64 = 1 << 11;
@@ -46,6 +46,11 @@ impl Entry {
     /// A link to a table of one's own: everything allowed, entries below decide.
     pub(crate) const fn table(frame: Frame) -> Entry {
         Entry::new(frame, Entry::WRITE | Entry::USER)
+    }
+
+    /// A link to a table of an object: readable, and executable unless the link forbids it. Never written through: it is always shared.
+    pub(crate) const fn object_table(frame: Frame) -> Entry {
+        Entry::new(frame, Entry::USER | Entry::OBJECT | Entry::ACCESSED)
     }
 
     /// An entry of a reference table, or a link to one: readable, and executable unless the link above forbids it.

@@ -154,6 +154,8 @@ impl<'m> Exclusive<'m> {
             }
         };
         let (from, to) = (memory.entries(shared), memory.entries(copy));
+        // A link to a table of an object says for all below it what its area does not allow.
+        let forbidden = self.entry(index).bits() & Entry::NO_EXECUTE;
         for_each_used(from, |index, entry| {
             if entry.is_writable() {
                 // In the original too: its last owner will reuse it as it is. No shootdown is owed for that, since it could not be
@@ -163,7 +165,7 @@ impl<'m> Exclusive<'m> {
             if !entry.is_reference() {
                 memory.copy_home(entry, shared, lineage, index);
             }
-            to[index.get()].store(entry.without(Entry::WRITE).bits(), Ordering::Relaxed);
+            to[index.get()].store(entry.without(Entry::WRITE).with(forbidden).bits(), Ordering::Relaxed);
         });
         memory.record(copy).set_counts(original.counts());
         original.unlock();

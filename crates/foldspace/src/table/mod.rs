@@ -7,6 +7,7 @@
 //! copied only under its own lock; a node's references grow only under the lock of a table that has a slot to it. So who holds a table's
 //! lock and sees a child with one reference knows that it stays so. Parents are locked before children.
 
+mod common;
 mod cut;
 mod entry;
 mod exclusive;
@@ -18,11 +19,12 @@ mod relocate;
 mod stretch;
 mod supply;
 
+pub(crate) use common::Common;
 pub(crate) use cut::Copies;
 pub(crate) use entry::Entry;
 pub(crate) use exclusive::Exclusive;
 pub(crate) use path::{Leaf, Root};
 pub(crate) use range::Touch;
-pub(crate) use release::{for_each_used, release_entry};
+pub(crate) use release::{for_each_used, release_entry, release_table};
 pub(crate) use stretch::{Path, Stretch};
 pub(crate) use supply::Supply;

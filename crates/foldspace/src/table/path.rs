@@ -45,6 +45,13 @@ impl Rights {
     }
 }
 
+impl Leaf {
+    /// The table that holds the entry.
+    pub(crate) fn table(&self) -> Frame {
+        self.table
+    }
+}
+
 /// Whether the table that `entry` links is ours alone. A slot that lets its table be written is the only one that links it: sharing a
 /// table clears that bit in every slot first.
 #[inline(always)]

@@ -27,6 +27,8 @@ pub(crate) fn release_entry(memory: &Memory, entry: Entry, level: Level, place: 
                 garbage.push_data(memory, frame);
             }
         }
+        // A table of the object's, which lives on without it.
+        Some(_) if entry.is_object() => drop(memory.drop_home(frame, place)),
         Some(below) => {
             let record = memory.record(frame);
             if record.drop_ref() == 0 {
@@ -39,7 +41,7 @@ pub(crate) fn release_entry(memory: &Memory, entry: Entry, level: Level, place: 
 }
 
 /// Empties a locked table without references and hands it to `garbage`. The lock goes with it.
-pub(super) fn release_table(memory: &Memory, table: Frame, level: Level, garbage: &mut Garbage) {
+pub(crate) fn release_table(memory: &Memory, table: Frame, level: Level, garbage: &mut Garbage) {
     if !memory.record(table).counts().is_empty() {
         let entries = memory.entries(table);
         for_each_used(entries, |index, entry| {

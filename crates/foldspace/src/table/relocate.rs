@@ -214,7 +214,7 @@ impl Step {
             source.put(old, Entry::NONE);
             if entry.is_present() && !entry.is_reference() {
                 let frame = entry.frame();
-                if self.level == Level::L1 && entry.is_object() {
+                if entry.is_object() {
                     if memory.move_home(frame, memory.place(source.slot(old)), place).is_err() {
                         // The object still has it: the next access maps it again.
                         garbage.give_up(memory, entry, self.level, source.slot(old));

@@ -12,6 +12,7 @@ mod life;
 mod linux;
 mod merges;
 mod model;
+mod object_tables;
 mod ops;
 mod pages;
 mod populate;

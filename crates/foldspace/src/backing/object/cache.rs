@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
+use super::tables::Block;
 use super::{Content, Object};
 use crate::addr::PAGE_SIZE;
 use crate::error::{Error, Result};
@@ -19,13 +20,15 @@ pub(super) struct Cache {
     source_end: u64,
     /// Pages before that whose content in the source does not count any more, ascending, with gaps between.
     holes: Vec<Range<u64>>,
+    /// Tables of its own, by block, ascending.
+    tables: Vec<(Block, Frame)>,
     /// How often something was cut out: whoever fills a page meanwhile fills it again.
     cuts: u64,
 }
 
 impl Cache {
     pub(super) fn new(len: u64) -> Cache {
-        Cache { pages: HashMap::new(), source_end: len, holes: Vec::new(), cuts: 0 }
+        Cache { pages: HashMap::new(), source_end: len, holes: Vec::new(), tables: Vec::new(), cuts: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -39,6 +42,34 @@ impl Cache {
     /// All frames; the cache is empty then.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Frame> {
         self.pages.drain().map(|(_, frame)| frame)
+    }
+
+    /// The object's table for a block.
+    pub(super) fn table(&self, block: Block) -> Option<Frame> {
+        let at = self.tables.binary_search_by_key(&block, |(block, _)| *block).ok()?;
+        Some(self.tables[at].1)
+    }
+
+    /// The object's first table for `block` or a later one.
+    pub(super) fn next_table(&self, block: Block) -> Option<(Block, Frame)> {
+        self.tables.get(self.tables.partition_point(|(before, _)| *before < block)).copied()
+    }
+
+    /// `table` is that of `block`, which had none.
+    pub(super) fn add_table(&mut self, block: Block, table: Frame) -> Result<()> {
+        self.tables.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        let at = self.tables.partition_point(|(before, _)| *before < block);
+        self.tables.insert(at, (block, table));
+        Ok(())
+    }
+
+    /// All tables; there are none then.
+    pub(super) fn drain_tables(&mut self) -> impl Iterator<Item = Frame> {
+        core::mem::take(&mut self.tables).into_iter().map(|(_, table)| table)
+    }
+
+    pub(super) fn for_each_table(&self, visit: impl FnMut(Frame)) {
+        self.tables.iter().map(|(_, table)| *table).for_each(visit);
     }
 
     pub(super) fn for_each(&self, mut visit: impl FnMut(u64, Frame)) {

@@ -124,6 +124,7 @@ impl Object {
             return;
         }
         let mut held = Held::new();
+        self.take_from_own_tables(&lost, &mut held);
         for space in self.memory.spaces() {
             space.lose(self, &lost, copies, &mut held);
         }

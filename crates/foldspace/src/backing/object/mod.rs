@@ -7,6 +7,7 @@ mod access;
 mod cache;
 mod cut;
 mod mapped;
+mod tables;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -19,6 +20,7 @@ use spin::Mutex;
 use crate::error::Result;
 use crate::frame::{Garbage, Memory};
 use cache::Cache;
+pub(crate) use tables::{Block, Shown};
 
 /// Device and inode, as `/proc/PID/maps` shows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -165,6 +167,7 @@ impl Drop for Object {
         self.memory.note_object_gone();
         let guard = self.memory.pin();
         let mut garbage = Garbage::new();
+        self.drop_tables(&mut garbage);
         for frame in self.cache.get_mut().drain() {
             if self.memory.unpin_object(frame) == 0 {
                 garbage.push_data(&self.memory, frame);
