@@ -1,6 +1,7 @@
 //! What the manager asks of its embedder, answered by threads and software processors.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
@@ -99,28 +100,25 @@ unsafe impl Platform for HostPlatform {
 fn pin(machine: &Arc<Machine>) -> Guard {
     thread_local! {
         /// The machines that this thread has worked for: few, so a list is searched.
-        static PARTICIPANTS: RefCell<Vec<(Weak<Machine>, LocalHandle)>> = const { RefCell::new(Vec::new()) };
+        static PARTICIPANTS: RefCell<Vec<(Weak<Machine>, Rc<LocalHandle>)>> = const { RefCell::new(Vec::new()) };
     }
+    // Pinning may run what was deferred, and that may pin: the list is complete by then, and not borrowed.
     let known = PARTICIPANTS.try_with(|participants| {
-        let find = |participants: &Vec<(Weak<Machine>, LocalHandle)>| {
-            let (_, handle) = participants.iter().find(|(of, _)| Weak::as_ptr(of) == Arc::as_ptr(machine))?;
-            Some(handle.pin())
-        };
-        let found = find(&participants.borrow());
-        found.unwrap_or_else(|| {
-            let handle = machine.collector.register();
-            let guard = handle.pin();
-            let mut participants = participants.borrow_mut();
-            let gone: Vec<_> = participants.extract_if(.., |(of, _)| of.strong_count() == 0).collect();
-            participants.push((Arc::downgrade(machine), handle));
-            // A handle that goes may run what was deferred, and that may pin: the list must not be borrowed then.
-            drop(participants);
-            drop(gone);
-            guard
-        })
+        let is_ours = |(of, _): &&(Weak<Machine>, _)| Weak::as_ptr(of) == Arc::as_ptr(machine);
+        if let Some((_, handle)) = participants.borrow().iter().find(is_ours) {
+            return Rc::clone(handle);
+        }
+        let handle = Rc::new(machine.collector.register());
+        let mut list = participants.borrow_mut();
+        let gone: Vec<_> = list.extract_if(.., |(of, _)| of.strong_count() == 0).collect();
+        list.push((Arc::downgrade(machine), Rc::clone(&handle)));
+        // A handle that goes may run what was deferred, too.
+        drop(list);
+        drop(gone);
+        handle
     });
     // While the thread's own storage is being torn down there is nowhere to keep a handle: a guard keeps its participant alive by itself.
-    known.unwrap_or_else(|_| machine.collector.register().pin())
+    known.map_or_else(|_| machine.collector.register().pin(), |handle| handle.pin())
 }
 
 /// Numbers threads in the order in which they first ask.
