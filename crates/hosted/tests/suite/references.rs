@@ -6,7 +6,7 @@ use std::thread;
 
 use foldspace::addr::PAGE_SIZE;
 use foldspace::backing::Reference;
-use foldspace::space::{ForkMode, MapRequest, Placement};
+use foldspace::space::{Destination, ForkMode, Leave, MapRequest, Placement, RemapRequest};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, Memory, Object, PageRange, VirtAddr};
 use foldspace_hosted::{CacheSize, Host, Layouts, Processor};
@@ -158,6 +158,55 @@ fn a_reference_mapping_behaves_as_private_memory() {
         assert_eq!(word(&mut other, page(512)), 512);
         assert_eq!(space.usage().resident_anon, 2);
         host.memory().check(&[&space, &child], &[]).unwrap();
+    }
+}
+
+#[test]
+fn permissions_hold_for_what_is_linked() {
+    let (host, space, mut processor) = machine();
+    map_at(&space, AT, 2048 * PAGE_SIZE, &pattern(host.memory(), &[5]));
+    // A table linked whole, and a page of one that is ours.
+    let both = [page(600), page(1)];
+    processor.store(page(0), b"x").unwrap();
+    let everything = pages(0, 2048);
+    for access in
+        [VmaFlags::READ, VmaFlags::empty(), VmaFlags::READ | VmaFlags::EXEC, VmaFlags::READ, VmaFlags::empty()]
+    {
+        space.protect(everything, access).unwrap();
+        for at in both {
+            assert_eq!(processor.load(at, &mut [0]).is_ok(), access.contains(VmaFlags::READ), "{access:?}");
+            assert_eq!(processor.fetch(at, &mut [0]).is_ok(), access.contains(VmaFlags::EXEC), "{access:?}");
+            processor.store(at, b"x").unwrap_err();
+        }
+        host.memory().check(&[&space], &[]).unwrap();
+        assert_eq!(host.stale(&[&space]), []);
+    }
+}
+
+#[test]
+fn a_reference_mapping_moves() {
+    for (from, to) in [(0, 4096), (0, 4096 + 1), (3, 4096 + 512)] {
+        let (host, space, mut processor) = machine();
+        map_at(&space, page(from), 2048 * PAGE_SIZE, &pattern(host.memory(), &WORD.to_le_bytes()));
+        for number in [1024, 1536] {
+            assert_eq!(word(&mut processor, page(number)), WORD);
+        }
+        processor.store(page(from + 700), &1_u64.to_le_bytes()).unwrap();
+        let len = 2048 * PAGE_SIZE;
+        let request = RemapRequest {
+            start: page(from),
+            len,
+            new_len: len + PAGE_SIZE,
+            to: Destination::Fixed(page(to)),
+            leave: Leave::Hole,
+        };
+        assert_eq!(space.remap(request), Ok(page(to)));
+        for number in [0, 699, 701, 1024, 2047, 2048] {
+            assert_eq!(word(&mut processor, page(to + number)), WORD, "{from} to {to}");
+        }
+        assert_eq!(word(&mut processor, page(to + 700)), 1);
+        assert_eq!(space.usage().resident_anon, 1);
+        host.memory().check(&[&space], &[]).unwrap();
     }
 }
 
