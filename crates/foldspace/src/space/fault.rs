@@ -365,7 +365,7 @@ impl AddressSpace {
     /// Whether a private page still starts from what it was prepared from. Under the lock of the table that it goes into.
     #[inline]
     fn still_starts(&self, start: Start, vma: &Vma, addr: VirtAddr, entry: Entry) -> bool {
-        if let (Backing::Object(object), Start::Copy(frame), false) = (&vma.backing, start, entry.is_present()) {
+        if let (Backing::Object(object), Start::Copy(frame), true) = (&vma.backing, start, entry.is_empty()) {
             return object.shows(vma.page_at(addr), frame);
         }
         self.start_of(vma, addr, entry) == Ok(start)

@@ -1,19 +1,21 @@
 //! Guards: pages that nobody may access, whatever their VMA says.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
+use crossbeam_epoch::Guard;
 use foldspace::addr::PAGE_SIZE;
 use foldspace::backing::Reference;
+use foldspace::platform::{Flush, Platform, SpaceId};
 use foldspace::proc::{FrameNumbers, PagemapEntry};
 use foldspace::space::{
     Access, Destination, Fault, ForkMode, Leave, MapRequest, Placement, PopulateError, RemapRequest,
 };
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
-use foldspace_hosted::{CacheSize, Host, Layouts, Processor, Refusal};
+use foldspace_hosted::{CacheSize, Host, HostPlatform, Layouts, Processor, Refusal};
 
 use crate::threads::rounds;
 
@@ -304,11 +306,83 @@ fn a_guard_costs_an_entry() {
     assert_eq!(space.usage().resident_anon, 1);
 }
 
+type Callback = Box<dyn FnOnce() + Send>;
+type KindOfMemory = fn(&Host) -> (Backing, VmaFlags);
+
+/// Calls back once, where a frame is about to be allocated.
+struct Stopping {
+    inner: HostPlatform,
+    callback: Arc<Mutex<Option<Callback>>>,
+}
+
+// SAFETY: nothing is different but what happens before an allocation.
+unsafe impl Platform for Stopping {
+    fn shootdown(&self, space: SpaceId, flush: Flush) {
+        self.inner.shootdown(space, flush);
+    }
+    fn pin(&self) -> Guard {
+        self.inner.pin()
+    }
+    fn processor(&self) -> usize {
+        let callback = self.callback.lock().unwrap().take();
+        if let Some(callback) = callback {
+            callback();
+        }
+        self.inner.processor()
+    }
+}
+
+/// A store that has looked at the place, and has not locked it yet, finds the guard that comes in between.
+#[test]
+fn a_guard_is_not_replaced_by_a_store_that_came_before() {
+    let kinds: [KindOfMemory; 4] = [
+        |_| (Backing::Anonymous, RW),
+        |host| (Backing::Reference(Reference::new(host.memory(), &[3]).unwrap()), RW),
+        |host| {
+            let object = Object::anonymous(host.memory(), 8 * PAGE_SIZE).unwrap();
+            // Its page is there: the only frame that the store needs is the copy.
+            object.write_at(0, &[5; 8 * PAGE_SIZE as usize]).unwrap();
+            (Backing::Object(object), RW)
+        },
+        |host| (Backing::Object(Object::anonymous(host.memory(), 8 * PAGE_SIZE).unwrap()), RW | VmaFlags::SHARED),
+    ];
+    for kind in kinds {
+        let callback: Arc<Mutex<Option<Callback>>> = Arc::default();
+        let kept = callback.clone();
+        let host = Host::with_platform(8 << 20, |inner| Box::new(Stopping { inner, callback: kept })).unwrap();
+        let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
+        let mut processor = host.processor(CacheSize::Unbounded);
+        processor.activate(&space);
+        let (backing, flags) = kind(&host);
+        let what = format!("{backing:?}, {flags:?}");
+        map(&space, 0, 8, flags, backing);
+        // The last-level table is there.
+        store(&mut processor, 7, 1).unwrap();
+        let guarded = space.clone();
+        *callback.lock().unwrap() = Some(Box::new(move || guarded.guard_install(pages(1, 2)).unwrap()));
+        assert_eq!(store(&mut processor, 1, 1), Err(Fault::NotMapped), "{what}");
+        assert!(callback.lock().unwrap().is_none(), "{what}: it was called");
+        assert!(space.is_guarded(page(1)) && space.is_guarded(page(2)), "{what}");
+        host.memory().check(&[&space], &[]).unwrap();
+    }
+}
+
 /// Several processors store all the time where guards come and go: none that begins while there is a guard succeeds.
 #[test]
 fn a_guard_holds_on_all_processors() {
+    let anonymous = |_: &Host| (Backing::Anonymous, RW);
+    holds_on_all_processors(anonymous);
+    holds_on_all_processors(|host| (Backing::Reference(Reference::new(host.memory(), &[3]).unwrap()), RW));
+    for sharing in [VmaFlags::empty(), VmaFlags::SHARED] {
+        let object = |host: &Host| Backing::Object(Object::anonymous(host.memory(), 1024 * PAGE_SIZE).unwrap());
+        holds_on_all_processors(|host| (object(host), RW | sharing));
+    }
+}
+
+fn holds_on_all_processors(backing: impl Fn(&Host) -> (Backing, VmaFlags)) {
     let (host, space, _) = machine();
-    map(&space, 0, 1024, RW, Backing::Anonymous);
+    let (backing, flags) = backing(&host);
+    map(&space, 0, 1024, flags, backing);
     let stop = AtomicBool::new(false);
     let counters: Vec<_> = (0..3).map(|_| (AtomicU64::new(0), AtomicU64::new(0))).collect();
     let mut outcomes = BTreeSet::new();
@@ -325,10 +399,14 @@ fn a_guard_holds_on_all_processors() {
                     if store(&mut processor, 510 + number % 4, 1).is_ok() {
                         succeeded.store(number, Ordering::SeqCst);
                     }
+                    if number % 32 == 0 {
+                        // Who shoots down wants our caches' lock.
+                        thread::yield_now();
+                    }
                 }
             });
         }
-        for round in 0..rounds(60) {
+        for round in 0..rounds(200) {
             // Over two tables; now and then with a relative that shares them.
             let child = (round % 8 == 0).then(|| space.fork().unwrap());
             space.guard_install(pages(508, 8)).unwrap();
