@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use foldspace::addr::Level;
-use foldspace::frame::MemoryConfig;
+use foldspace::frame::{MemoryConfig, Overcommit};
 use foldspace::platform::Platform;
 use foldspace::{AddressSpace, Memory};
 
@@ -30,7 +30,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// A machine with `bytes` of memory (rounded up to frames), records included. The process pays for what is touched.
+    /// A machine with `bytes` of memory (rounded up to frames), records included. The process pays for what is touched. An arena is small
+    /// beside what programs map, so overcommit is [`Overcommit::Always`] until somebody sets it.
     ///
     /// # Errors
     /// See [`HostError`].
@@ -55,6 +56,7 @@ impl Host {
         // SAFETY: the arena maps every frame for reading and writing; the platform, which the memory owns, and `machine` keep it mapped; only
         // processors touch it beside the manager, through its own tables.
         let memory = unsafe { Memory::new(config) }.map_err(HostError::Memory)?;
+        memory.set_overcommit(Overcommit::Always);
         Ok(Host { machine, memory })
     }
 

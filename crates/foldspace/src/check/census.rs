@@ -1,4 +1,4 @@
-//! Invariant 6: frames are conserved.
+//! Invariant 6: frames are conserved, and so is what they are promised for.
 
 use alloc::collections::BTreeSet;
 use core::sync::atomic::Ordering;
@@ -76,6 +76,19 @@ impl Memory {
         self.references().for_each_own(&mut look);
         ensure!(damaged.is_none(), "{damaged:?} belongs to a reference page, and somebody has changed it");
         Ok(references)
+    }
+}
+
+impl Memory {
+    /// What is charged as committed is what the trees and the objects sum up.
+    pub(super) fn check_commit(&self, spaces: &[&AddressSpace]) -> Verdict {
+        let of_spaces: u64 = spaces.iter().map(|space| space.vmas().view().summary().totals.pages.accounted).sum();
+        let (of_objects, charged) = (self.committed_by_objects(), self.committed_pages());
+        ensure!(
+            charged == of_spaces + of_objects,
+            "{charged} pages are charged, address spaces have {of_spaces} and objects {of_objects}"
+        );
+        Ok(())
     }
 }
 

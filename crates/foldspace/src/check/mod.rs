@@ -7,7 +7,8 @@
 //! 4. All sharers of a table have the same VMAs over its span, as far as they decide what may be installed; and what is installed is
 //!    what the VMAs say: of an object nothing past its end, and no frame but the one in its cache.
 //! 5. A table in a lineage is alive.
-//! 6. Frames are conserved: what is not free is reached from an address space or an object.
+//! 6. Frames are conserved: what is not free is reached from an address space or an object. What is charged as committed is
+//!    what the address spaces and objects sum up.
 
 mod census;
 mod views;
@@ -88,6 +89,7 @@ impl Memory {
             self.check_permissions(space)?;
         }
         self.check_views(spaces)?;
+        self.check_commit(spaces)?;
         self.check_census(&reached, spaces, objects)
     }
 

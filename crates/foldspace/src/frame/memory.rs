@@ -13,6 +13,7 @@ use crossbeam_utils::CachePadded;
 use spin::Mutex;
 
 use super::buddy::{Buddy, ORDERS};
+use super::commit::Commit;
 use super::direct_map::DirectMap;
 use super::record::{Home, Kind, NONE, Record};
 use super::{Entries, Frame};
@@ -120,7 +121,7 @@ pub struct Memory {
     platform: Box<dyn Platform>,
     caches: [CachePadded<Mutex<Cache>>; CACHES],
     buddy: Mutex<Buddy>,
-    total: u64,
+    pub(super) total: u64,
     reserved: AtomicU64,
     tables: AtomicU64,
     deferred: AtomicU64,
@@ -133,6 +134,7 @@ pub struct Memory {
     references: References,
     pub(crate) reverse: Reverse,
     pub(crate) registry: Registry,
+    pub(super) commit: Commit,
     #[cfg(feature = "fault-injection")]
     allowance: core::sync::atomic::AtomicI64,
 }
@@ -193,6 +195,7 @@ impl Memory {
             platform: config.platform,
             reverse: Reverse::new(),
             registry: Registry::new(),
+            commit: Commit::new(),
             #[cfg(feature = "fault-injection")]
             allowance: core::sync::atomic::AtomicI64::new(i64::MAX),
             kernel_entries,

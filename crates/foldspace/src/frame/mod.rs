@@ -1,6 +1,7 @@
 //! Physical frames: their records, the allocator, and [`Memory`], which holds them all.
 
 mod buddy;
+mod commit;
 mod contents;
 #[expect(unsafe_code, reason = "turns frame numbers into pointers, and does nothing else")]
 mod direct_map;
@@ -12,6 +13,8 @@ mod record;
 
 use core::sync::atomic::AtomicU64;
 
+pub(crate) use commit::Charge;
+pub use commit::Overcommit;
 pub use contents::Contents;
 pub(crate) use garbage::Garbage;
 pub(crate) use held::Held;

@@ -2,7 +2,9 @@
 
 use crossbeam_epoch::Guard;
 
-use super::{AddressSpace, Layout, MAX_MAP_COUNT, MapRequest, Placement, STACK_GUARD_GAP, retry_after_reclaim};
+use super::change::Before;
+use super::limits::{may_expand, may_lock};
+use super::{AddressSpace, Layout, MapRequest, Placement, STACK_GUARD_GAP, retry_after_reclaim};
 use crate::addr::{PAGE_SIZE, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
 use crate::vma::{Backing, Vma, VmaFlags};
@@ -34,6 +36,9 @@ impl AddressSpace {
         let aligned = |addr: VirtAddr| addr.page_ceil().ok_or(Error::BadRange);
         let (old, new) = (aligned(layout.brk)?, aligned(end)?);
         if let Some(given_back) = PageRange::new(new, old) {
+            if self.vmas.load(guard).range(given_back).next().is_none() {
+                return Ok(layout.brk);
+            }
             self.unmap_locked(guard, given_back)?;
         } else if let Some(wanted) = PageRange::new(old, new) {
             // A stack above keeps its guard gap, anything else one page.
@@ -66,21 +71,20 @@ impl AddressSpace {
     /// for an area to extend only from the start of the heap on (`vma_prev_limit` in its brk).
     fn begin_heap(&self, guard: &Guard, layout: &Layout, range: PageRange) -> Result<()> {
         let totals = self.vmas.load(guard).summary().totals;
-        let after = totals.pages.total.saturating_mul(PAGE_SIZE).saturating_add(range.len());
-        if after > layout.address_space_limit {
-            return Err(Error::NoRoom);
-        }
-        if totals.vmas as u64 > MAX_MAP_COUNT {
+        let flags = self.new_flags(layout, HEAP);
+        may_lock(layout, &totals.pages, flags, range.pages())?;
+        may_expand(layout, &totals.pages, flags, range.pages())?;
+        if totals.vmas as u64 > self.memory.max_map_count() {
             return Err(Error::TooManyVmas);
         }
-        let heap = Vma { range, flags: HEAP, page_offset: 0, backing: Backing::Anonymous, name: None };
+        let heap = Vma { range, flags, page_offset: 0, backing: Backing::Anonymous, name: None };
         let mut change = self.vmas.change(guard, range);
         change.splice([heap])?;
         self.apply(&mut change, guard, range)
     }
 
-    /// Extends the stack above `addr` down to it, by Linux's rules (`expand_downwards` in `mm/vma.c`): within RLIMIT_STACK, and no closer than
-    /// the guard gap to what can be accessed below. `false` if there is no stack to extend, or it may not be.
+    /// Extends the stack above `addr` down to it, by Linux's rules (`expand_downwards` in `mm/vma.c`): within RLIMIT_STACK and what else limits
+    /// memory, and no closer than the guard gap to what can be accessed below. `false` if there is no stack to extend, or it may not be.
     pub(super) fn grow_stack(&self, guard: &Guard, addr: VirtAddr) -> Result<bool> {
         let layout = self.writer.lock();
         let version = self.vmas.load(guard);
@@ -92,24 +96,36 @@ impl AddressSpace {
         }
         let Some(range) = PageRange::new(addr.page_floor(), stack.end()) else { return Ok(false) };
         let Some(added) = PageRange::new(addr.page_floor(), stack.start()) else { return Ok(false) };
-        let total = version.summary().totals.pages.total.saturating_mul(PAGE_SIZE);
+        let (now, pages) = (&version.summary().totals.pages, added.pages());
         if !stack.flags.contains(VmaFlags::GROWS_DOWN)
-            || addr.get() < PAGE_SIZE * 16
+            || addr < self.memory.lowest_address()
             || range.len() > layout.stack_limit
-            || total.saturating_add(added.len()) > layout.address_space_limit
+            || may_expand(&layout, now, stack.flags, pages).is_err()
+            || may_lock(&layout, now, stack.flags, pages).is_err()
         {
             return Ok(false);
         }
-        if let Some(below) = neighbours.before
+        let below = neighbours.before;
+        if let Some(below) = below
             && !below.flags.contains(VmaFlags::GROWS_DOWN)
             && below.flags.intersects(VmaFlags::ACCESS)
             && range.start().get() - below.end().get() < STACK_GUARD_GAP
         {
             return Ok(false);
         }
-        let mut area = stack.clone();
-        area.range = added;
-        self.replace(guard, added, Some(area))?;
-        Ok(true)
+        let mut change = self.vmas.change(guard, added);
+        // A stack that reaches another one stays a VMA of its own.
+        let planned = if below.is_some_and(|below| below.end() == added.start() && stack.continues(below)) {
+            drop(change);
+            change = self.vmas.change(guard, range);
+            change.splice([Vma { range, ..stack.clone() }])
+        } else {
+            change.put(Some(Vma { range: added, ..stack.clone() }))
+        };
+        planned?;
+        match self.apply_where(&mut change, guard, added, Before::Hole) {
+            Err(Error::CommitLimit) => Ok(false),
+            outcome => outcome.map(|()| true),
+        }
     }
 }

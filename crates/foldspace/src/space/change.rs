@@ -62,6 +62,14 @@ impl InChange {
     }
 }
 
+/// What a range was before it changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// Nothing was mapped there, so nothing is present, and no fault installs anything before the new version is published.
+    Hole,
+    Mapped,
+}
+
 impl AddressSpace {
     /// Puts `vma` (merged with its neighbours where that can be), or nothing, in the place of whatever is in `range`.
     /// The caller holds the writers' lock.
@@ -85,14 +93,26 @@ impl AddressSpace {
     /// Carries out a change that has been planned.
     #[inline]
     pub(super) fn apply(&self, change: &mut Change<'_>, guard: &Guard, range: PageRange) -> Result<()> {
-        // Where nothing was mapped nothing is present, and no fault installs anything before the new version is published.
-        let was_hole = change.first_touched().is_none();
+        let before = if change.first_touched().is_none() { Before::Hole } else { Before::Mapped };
+        self.apply_where(change, guard, range, before)
+    }
+
+    /// As [`AddressSpace::apply`], of which only `range` is new.
+    #[inline(always)]
+    pub(super) fn apply_where(
+        &self,
+        change: &mut Change<'_>,
+        guard: &Guard,
+        range: PageRange,
+        before: Before,
+    ) -> Result<()> {
+        let charge = self.charge(change)?;
         let mut garbage = Garbage::new();
         if let Err(error) = self.tables().own_range(range, Touch::Edges, &mut garbage) {
             self.finish(&mut garbage, guard, range);
             return Err(error);
         }
-        if was_hole {
+        if before == Before::Hole {
             change.publish();
         } else {
             self.in_change.begin(range);
@@ -102,6 +122,7 @@ impl AddressSpace {
             self.tables().clear_range(range, &mut garbage, &keep);
             self.in_change.end();
         }
+        charge.keep();
         self.note_mapped(guard);
         self.finish(&mut garbage, guard, range);
         Ok(())
@@ -125,7 +146,9 @@ impl AddressSpace {
 /// `second`, extended down over `first` if the two may be one.
 pub(super) fn join(first: &Vma, second: Vma) -> Vma {
     match PageRange::new(first.start(), second.end()) {
-        Some(range) if first.merges_with(&second) => Vma { range, page_offset: first.page_offset, ..second },
+        Some(range) if first.merges_with(&second) => {
+            Vma { range, page_offset: first.page_offset, flags: first.flags | second.flags, ..second }
+        }
         _ => second,
     }
 }

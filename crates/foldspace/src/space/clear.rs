@@ -13,6 +13,7 @@ impl AddressSpace {
     pub fn clear(&self) {
         let guard = self.memory.pin();
         let _layout = self.writer.lock();
+        self.memory.uncharge(self.vmas.load(&guard).summary().totals.pages.accounted);
         self.vmas.clear(&guard);
         self.has_guards.store(false, Ordering::Relaxed);
         let mut garbage = Garbage::new();
@@ -40,6 +41,7 @@ impl Drop for AddressSpace {
     fn drop(&mut self) {
         self.memory.registry.leave(self);
         let guard = self.memory.pin();
+        self.memory.uncharge(self.vmas.load(&guard).summary().totals.pages.accounted);
         let mut garbage = Garbage::new();
         // Nobody runs it: there is nothing to shoot down first.
         let mut root = self.tables().lock();

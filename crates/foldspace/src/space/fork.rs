@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use crossbeam_epoch::Guard;
 
+use super::lock::LOCK;
 use super::registry::counted;
 use super::{AddressSpace, ForkMode, Layout, new_root, retry_after_reclaim};
 use crate::addr::VirtAddr;
@@ -12,10 +13,10 @@ use crate::error::Result;
 use crate::frame::Garbage;
 use crate::platform::Flush;
 use crate::table::Touch;
-use crate::vma::VmaFlags;
+use crate::vma::{Vma, VmaFlags};
 
 /// What a child does not inherit as it is.
-const NOT_INHERITED: VmaFlags = VmaFlags::DONT_FORK.union(VmaFlags::WIPE_ON_FORK).union(VmaFlags::LOCKED);
+const NOT_INHERITED: VmaFlags = VmaFlags::DONT_FORK.union(VmaFlags::WIPE_ON_FORK).union(LOCK);
 
 impl AddressSpace {
     /// An address space with the same content. In mode [`ForkMode::Full`] O(1): one frame, the root's own entries, one shootdown; and one
@@ -23,7 +24,7 @@ impl AddressSpace {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::OutOfMemory`].
+    /// [`crate::Error::OutOfMemory`]; [`crate::Error::CommitLimit`].
     pub fn fork(&self) -> Result<Arc<AddressSpace>> {
         retry_after_reclaim(&self.memory, |guard| self.fork_once(guard))
     }
@@ -43,6 +44,7 @@ impl AddressSpace {
 
     /// A child that shares everything below the root.
     fn share(&self, guard: &Guard, layout: &Layout, mode: ForkMode) -> Result<AddressSpace> {
+        let charge = self.charge_fork(self.vmas.load(guard))?;
         let root = new_root(&self.memory)?;
         // A fork is one instant: until the shootdown, a processor may still store through a translation that it remembers, so nothing
         // of ours may be unshared before it, or the child would see a later store and not an earlier one. Faults wait.
@@ -55,8 +57,11 @@ impl AddressSpace {
             self.memory.free_table(root);
             return Err(error);
         }
-        let child = AddressSpace::from_parts(&self.memory, root, self.vmas.hold(guard), *layout, mode);
+        let layout = Layout { future_lock: VmaFlags::empty(), ..*layout };
+        let child = AddressSpace::from_parts(&self.memory, root, self.vmas.hold(guard), layout, mode);
         child.has_guards.store(self.may_have_guards(), Ordering::Relaxed);
+        child.set_commit_reserve(self.commit_reserve.load(Ordering::Relaxed));
+        charge.keep();
         // The parent's processors may remember that they could write.
         self.memory.platform().shootdown(self.id, Flush::All);
         self.in_change.end();
@@ -87,17 +92,17 @@ impl AddressSpace {
             from = vma.end();
             if vma.flags.contains(VmaFlags::DONT_FORK) {
                 self.replace(guard, vma.range, None)?;
-            } else if vma.flags.contains(VmaFlags::WIPE_ON_FORK) {
+                continue;
+            }
+            // As they are otherwise: Linux joins no VMAs at fork, so that both have the same lines in maps.
+            let mut change = self.vmas.change(guard, vma.range);
+            let bare = Vma { flags: vma.flags - LOCK, ..vma };
+            let (range, wiped) = (bare.range, bare.flags.contains(VmaFlags::WIPE_ON_FORK));
+            change.splice([bare])?;
+            match wiped {
                 // Replacing an area by itself empties it.
-                let mut wiped = vma;
-                wiped.flags.remove(VmaFlags::LOCKED);
-                self.replace(guard, wiped.range, Some(wiped))?;
-            } else {
-                let mut change = self.vmas.change(guard, vma.range);
-                let mut unlocked = vma;
-                unlocked.flags.remove(VmaFlags::LOCKED);
-                change.put(Some(unlocked))?;
-                change.publish();
+                true => self.apply(&mut change, guard, range)?,
+                false => change.publish(),
             }
         }
         Ok(())

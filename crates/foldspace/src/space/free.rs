@@ -1,6 +1,7 @@
 //! madvise(MADV_FREE, MADV_COLD, MADV_PAGEOUT): pages that may go, or need not be near. There is no swap, and nothing is taken away for want of
 //! memory: what can be seen of these on a Linux without swap.
 
+use super::limits::may_lose_content;
 use super::{AddressSpace, retry_after_reclaim};
 use crate::addr::PageRange;
 use crate::error::{Error, Result};
@@ -8,17 +9,20 @@ use crate::frame::Garbage;
 use crate::table::{Entry, Touch};
 use crate::vma::{Backing, Vma, VmaFlags};
 
+/// Refuses no VMA.
+const ANY: fn(&Vma) -> Result<()> = |_| Ok(());
+
 impl AddressSpace {
     /// Marks the private pages of `range` as no longer needed: clean and not accessed, and gone with the next [`AddressSpace::pageout`]. A
     /// store to one takes that back; until then its content stays. Tables that are shared are copied: what a relative sees of his pages stays.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongKind`] if a VMA in the range is not private and anonymous, or is locked, and [`Error::NotMapped`] if part of it is not
-    /// mapped: what comes before the first such VMA, and all around holes, is done all the same, as on Linux
+    /// [`Error::WrongKind`] if a VMA in the range is not private and anonymous, or is locked, [`Error::Sealed`] if it is sealed and cannot be
+    /// written to, and [`Error::NotMapped`] if part of it is not mapped: what comes before the first such VMA, and all around holes, is done all the same, as on Linux
     /// (`madvise_free_single_vma` in `mm/madvise.c`). [`Error::OutOfMemory`]: nothing of the VMA at which it happened.
     pub fn free(&self, range: PageRange) -> Result<()> {
-        self.for_each_part(range, |vma, part, garbage| {
+        self.for_each_part(range, may_lose_content, |vma, part, garbage| {
             if matches!(vma.backing, Backing::Object(_)) {
                 return Err(Error::WrongKind);
             }
@@ -39,7 +43,7 @@ impl AddressSpace {
     ///
     /// As [`AddressSpace::free`], of locked VMAs and holes.
     pub fn cold(&self, range: PageRange) -> Result<()> {
-        self.for_each_part(range, |_, part, garbage| {
+        self.for_each_part(range, ANY, |_, part, garbage| {
             self.tables().change_pages(part, garbage, &mut |table, index, entry, garbage| {
                 if entry.is_accessed() && self.is_mapped_once(entry) {
                     table.change(index, 0, Entry::ACCESSED);
@@ -57,7 +61,7 @@ impl AddressSpace {
     ///
     /// As [`AddressSpace::free`], of locked VMAs and holes.
     pub fn pageout(&self, range: PageRange) -> Result<()> {
-        self.for_each_part(range, |_, part, garbage| {
+        self.for_each_part(range, ANY, |_, part, garbage| {
             self.tables().change_pages(part, garbage, &mut |table, index, entry, garbage| {
                 if (entry.is_object() || !entry.is_dirty()) && self.is_mapped_once(entry) {
                     let taken = table.put(index, Entry::NONE);
@@ -79,8 +83,13 @@ impl AddressSpace {
         record.refs() - record.is_pinned() as u32 == 1
     }
 
-    /// Calls `act` with what each VMA has of `range`, upwards, under the writers' lock. A locked VMA ends it.
-    fn for_each_part(&self, range: PageRange, act: impl Fn(&Vma, PageRange, &mut Garbage) -> Result<()>) -> Result<()> {
+    /// Calls `act` with what each VMA has of `range`, upwards, under the writers' lock. A VMA that `may` refuses, or that is locked, ends it.
+    fn for_each_part(
+        &self,
+        range: PageRange,
+        may: impl Fn(&Vma) -> Result<()>,
+        act: impl Fn(&Vma, PageRange, &mut Garbage) -> Result<()>,
+    ) -> Result<()> {
         retry_after_reclaim(&self.memory, |guard| {
             let _layout = self.writer.lock();
             let (mut reached, mut holes) = (range.start(), false);
@@ -88,6 +97,7 @@ impl AddressSpace {
                 let Some(part) = vma.range.intersect(range) else { continue };
                 holes |= part.start() > reached;
                 reached = part.end();
+                may(vma)?;
                 if vma.flags.contains(VmaFlags::LOCKED) {
                     return Err(Error::WrongKind);
                 }

@@ -4,6 +4,7 @@ use core::sync::atomic::Ordering;
 
 use crossbeam_epoch::Guard;
 
+use super::limits::may_lose_content;
 use super::{AddressSpace, retry_after_reclaim};
 use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
@@ -24,13 +25,11 @@ impl AddressSpace {
         retry_after_reclaim(&self.memory, |guard| {
             let _layout = self.writer.lock();
             self.for_each_mapped(guard, range, |vma, part| {
-                let unwritable = !vma.flags.intersects(VmaFlags::WRITE | VmaFlags::SHARED);
-                if vma.flags.contains(VmaFlags::SEALED) && unwritable {
-                    return Err(Error::Sealed);
-                }
+                may_lose_content(vma)?;
                 if vma.flags.contains(VmaFlags::LOCKED) {
                     return Err(Error::WrongKind);
                 }
+                self.note_written(guard, vma);
                 self.has_guards.store(true, Ordering::Relaxed);
                 self.change_guards(guard, part, Touch::Every, |garbage| self.tables().put_guards(part, garbage))
             })

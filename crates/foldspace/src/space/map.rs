@@ -3,10 +3,13 @@
 use crossbeam_epoch::Guard;
 
 use super::change::whole_pages;
+use super::limits::{is_accountable, may_expand, may_lock};
+use super::lock::LOCK;
 use super::place::Search;
-use super::{AddressSpace, Layout, MAX_MAP_COUNT, MapRequest, Placement, retry_after_reclaim};
-use crate::addr::{PAGE_SIZE, VirtAddr};
+use super::{AddressSpace, Layout, MapRequest, Placement, retry_after_reclaim};
+use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
+use crate::frame::Overcommit;
 use crate::vma::{Backing, Vma, VmaFlags};
 
 impl AddressSpace {
@@ -16,7 +19,10 @@ impl AddressSpace {
     ///
     /// - [`Error::BadRange`]: no length, or a fixed address that is misaligned or leaves the user half.
     /// - [`Error::AlreadyMapped`]: [`Placement::FixedNoReplace`], and something is there.
-    /// - [`Error::NoRoom`]: no gap, or over [`Layout::address_space_limit`].
+    /// - [`Error::NoRoom`]: no gap, or over [`Layout::address_space_limit`] or, with private writable memory, [`Layout::data_limit`].
+    /// - [`Error::LockLimit`]: it would be locked, and that is over [`Layout::lock_limit`].
+    /// - [`Error::Sealed`]: [`Placement::Fixed`], and something sealed is there.
+    /// - [`Error::CommitLimit`]: private writable memory counts as committed, unless NO_RESERVE is asked for.
     /// - [`Error::TooManyVmas`], [`Error::OutOfMemory`].
     pub fn map(&self, request: MapRequest) -> Result<VirtAddr> {
         let len = whole_pages(request.len)?;
@@ -32,22 +38,24 @@ impl AddressSpace {
         len: u64,
     ) -> Result<VirtAddr> {
         let version = self.vmas.load(guard);
-        let range = Search::new(self, version, layout, &request.backing, len).place(request.placement)?;
-        let totals = version.summary().totals;
-        if totals.vmas as u64 > MAX_MAP_COUNT {
+        let (totals, max_vmas) = (version.summary().totals, self.memory.max_map_count());
+        if totals.vmas as u64 > max_vmas {
             return Err(Error::TooManyVmas);
         }
-        let replaced: u64 = match request.placement {
-            Placement::Fixed(_) => {
-                version.range(range).filter_map(|vma| vma.range.intersect(range)).map(|part| part.pages()).sum()
+        let range = Search::new(self, version, layout, &request.backing, len).place(request.placement)?;
+        let mut flags = self.new_flags(layout, request.flags.difference(VmaFlags::OBJECT));
+        let pages = range.pages();
+        may_lock(layout, &totals.pages, flags, pages)?;
+        let mut replaced = 0;
+        if matches!(request.placement, Placement::Fixed(_)) {
+            let splits = |vma: &Vma| vma.start() < range.start() && range.end() < vma.end();
+            if totals.vmas as u64 == max_vmas && version.find(range.start()).is_some_and(splits) {
+                return Err(Error::TooManyVmas);
             }
-            _ => 0,
-        };
-        let after = (totals.pages.total - replaced).saturating_mul(PAGE_SIZE).saturating_add(len);
-        if after > layout.address_space_limit {
-            return Err(Error::NoRoom);
+            self.refuse_sealed(guard, version, range)?;
+            replaced = version.range(range).filter_map(|vma| vma.range.intersect(range)).map(PageRange::pages).sum();
         }
-        let mut flags = request.flags.difference(VmaFlags::OBJECT);
+        may_expand(layout, &totals.pages, flags, pages - replaced)?;
         if let Backing::Object(object) = &request.backing {
             object.note_mapped();
             flags |= VmaFlags::OBJECT;
@@ -55,5 +63,19 @@ impl AddressSpace {
         let vma = Vma { range, flags, page_offset: request.page_offset, backing: request.backing.clone(), name: None };
         self.replace(guard, range, Some(vma))?;
         Ok(range.start())
+    }
+
+    /// The flags of a new mapping for which `asked` was asked.
+    #[inline]
+    pub(super) fn new_flags(&self, layout: &Layout, asked: VmaFlags) -> VmaFlags {
+        let mut flags = asked | layout.future_lock;
+        if flags.contains(VmaFlags::NO_RESERVE) && self.memory.overcommit() == Overcommit::Never {
+            flags.remove(VmaFlags::NO_RESERVE);
+        }
+        flags.set(VmaFlags::ACCOUNT, is_accountable(flags));
+        if flags.contains(VmaFlags::DROPPABLE) {
+            flags.remove(LOCK);
+        }
+        flags
     }
 }

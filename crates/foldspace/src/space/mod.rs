@@ -14,6 +14,7 @@
 //! there wait. Step 1 comes first also where nothing is present, for all sharers of a table must have the same VMAs over its span.
 
 mod access;
+mod advise;
 mod brk;
 mod change;
 mod clear;
@@ -23,14 +24,19 @@ mod fault;
 mod fork;
 mod free;
 mod guard;
+mod limits;
+mod lock;
 mod map;
 mod mincore;
+mod modify;
+mod name;
 mod place;
 mod populate;
 mod protect;
 mod registry;
 mod remap;
 mod remove;
+mod seal;
 mod types;
 mod unmap;
 mod usage;
@@ -47,7 +53,9 @@ use crate::frame::{Frame, Home, Memory, NONE};
 use crate::platform::SpaceId;
 use crate::table::Root;
 use crate::vma::{Version, VersionCell};
+pub use advise::Advice;
 use change::InChange;
+pub use lock::LockMode;
 pub use populate::{Failures, PopulateError};
 pub(crate) use registry::Registry;
 pub use registry::Spaces;
@@ -72,6 +80,8 @@ pub struct AddressSpace {
     fork_mode: AtomicU8,
     /// Whether guards were ever put into these tables: discarding looks for them then.
     has_guards: AtomicBool,
+    /// Bytes of the commit limit that it may not use.
+    commit_reserve: AtomicU64,
     /// Largest number of mapped pages so far.
     mapped_peak: AtomicU64,
     /// Largest number of resident pages that anyone has asked for so far.
@@ -107,6 +117,7 @@ impl AddressSpace {
             in_change: InChange::default(),
             fork_mode: AtomicU8::new(mode as u8),
             has_guards: AtomicBool::new(false),
+            commit_reserve: AtomicU64::new(0),
             mapped_peak: AtomicU64::new(mapped),
             resident_peak: AtomicU64::new(0),
         }
@@ -154,6 +165,12 @@ impl AddressSpace {
     /// Sets the mode of the next fork.
     pub fn set_fork_mode(&self, mode: ForkMode) {
         self.fork_mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Keeps so many bytes of the commit limit from it, and from its children: Linux keeps `vm.admin_reserve_kbytes` from whoever lacks
+    /// CAP_SYS_ADMIN. 0 at first.
+    pub fn set_commit_reserve(&self, bytes: u64) {
+        self.commit_reserve.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn tables(&self) -> Root<'_> {

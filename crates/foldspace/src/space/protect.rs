@@ -1,91 +1,106 @@
 //! mprotect.
 
 use crossbeam_epoch::Guard;
-use smallvec::SmallVec;
 
-use super::change::join;
-use super::{AddressSpace, MAX_MAP_COUNT, retry_after_reclaim};
+use super::limits::{committed_growth, is_data, may_expand};
+use super::modify::Holes;
+use super::{AddressSpace, Layout, retry_after_reclaim};
 use crate::addr::{Index, PageRange};
 use crate::error::{Error, Result};
-use crate::frame::{Garbage, Memory};
+use crate::frame::{Charge, Garbage, Memory};
 use crate::table::{Entry, Exclusive, Touch};
 use crate::vma::{Change, VersionRef, Vma, VmaFlags};
 
-/// The VMAs of a range as they will be.
-type Pieces = SmallVec<[Vma; 4]>;
-/// Parts of a range with new flags.
-type Changed = SmallVec<[(PageRange, VmaFlags); 4]>;
+/// Flags that system calls change without making another mapping of it.
+const CHANGED_IN_PLACE: VmaFlags = VmaFlags::all()
+    .difference(VmaFlags::SHARED)
+    .difference(VmaFlags::GROWS_DOWN)
+    .difference(VmaFlags::NO_RESERVE)
+    .difference(VmaFlags::DROPPABLE)
+    .difference(VmaFlags::MAY_READ)
+    .difference(VmaFlags::MAY_WRITE)
+    .difference(VmaFlags::MAY_EXEC);
+
+/// What one call sets, and the state of the address space as its VMAs change one after the other.
+struct Turn<'s> {
+    space: &'s AddressSpace,
+    layout: &'s Layout,
+    access: VmaFlags,
+    /// What was mapped before.
+    version: VersionRef<'s>,
+    /// Pages that have become private writable memory since, modulo 2^64.
+    data_growth: u64,
+    charge: Charge<'s>,
+}
 
 impl AddressSpace {
     /// Sets the permissions of `range` to `access` (of READ, WRITE and EXEC).
     ///
     /// # Errors
     ///
-    /// As on Linux, what comes before the first hole ([`Error::NotMapped`]) or VMA that does not allow it ([`Error::AccessDenied`]) is
-    /// changed all the same. [`Error::TooManyVmas`] and [`Error::OutOfMemory`]: nothing is.
+    /// As on Linux, what comes before the first hole ([`Error::NotMapped`]) or VMA for which it is refused is changed all the same:
+    /// [`Error::AccessDenied`] by what the VMA may be given, [`Error::Sealed`], [`Error::NoRoom`] if private memory becomes writable and
+    /// RLIMIT_DATA is reached, [`Error::CommitLimit`], [`Error::TooManyVmas`]. [`Error::OutOfMemory`]: nothing is changed.
     pub fn protect(&self, range: PageRange, access: VmaFlags) -> Result<()> {
         retry_after_reclaim(&self.memory, |guard| {
-            let _layout = self.writer.lock();
-            self.protect_locked(guard, range, access & VmaFlags::ACCESS)
+            let layout = self.writer.lock();
+            self.protect_locked(guard, &layout, range, access & VmaFlags::ACCESS)
         })
     }
 
-    fn protect_locked(&self, guard: &Guard, range: PageRange, access: VmaFlags) -> Result<()> {
-        let mut change = self.vmas.change(guard, range);
-        match change.first_touched() {
-            Some(vma) if vma.start() <= range.start() && range.end() <= vma.end() => {
-                let flags = vma.flags.difference(VmaFlags::ACCESS) | access;
-                if !may(vma.flags).contains(access) {
-                    return Err(Error::AccessDenied);
-                }
+    /// As [`AddressSpace::protect`], from the start of the first VMA in the range on, which must be one that grows down (PROT_GROWSDOWN).
+    ///
+    /// # Errors
+    ///
+    /// As [`AddressSpace::protect`], and [`Error::WrongKind`] if that VMA does not grow down.
+    pub fn protect_stack(&self, range: PageRange, access: VmaFlags) -> Result<()> {
+        retry_after_reclaim(&self.memory, |guard| {
+            let layout = self.writer.lock();
+            let (start, flags) = match self.vmas.load(guard).range(range).next() {
+                Some(stack) => (stack.start(), stack.flags),
+                None => return Err(Error::NotMapped),
+            };
+            if !flags.contains(VmaFlags::GROWS_DOWN) {
+                return Err(Error::WrongKind);
+            }
+            let range = PageRange::new(start, range.end()).ok_or(Error::BadRange)?;
+            self.protect_locked(guard, &layout, range, access & VmaFlags::ACCESS)
+        })
+    }
+
+    fn protect_locked(&self, guard: &Guard, layout: &Layout, range: PageRange, access: VmaFlags) -> Result<()> {
+        let version = self.vmas.load(guard);
+        let mut turn = Turn { space: self, layout, access, version, data_growth: 0, charge: self.memory.charge() };
+        // Not moved about: a change is large.
+        {
+            let mut change = self.vmas.change(guard, range);
+            if let Some(vma) = self.simple_case(&change, range) {
+                let flags = turn.flags(vma, range.pages())?;
                 if flags == vma.flags {
                     return Ok(());
                 }
-                check_count(change.base(), range)?;
                 change.put(Some(Vma { flags, ..vma.slice(range) }))?;
-                self.publish_access(&mut change, guard, range, &[(range, flags)])
-            }
-            _ => {
-                drop(change);
-                self.protect_many(guard, range, access)
+                return self.publish_access(&mut change, guard, range, &[(range, flags)], turn.charge);
             }
         }
+        self.protect_many(guard, range, turn)
     }
 
     /// Any number of VMAs, and holes.
-    fn protect_many(&self, guard: &Guard, range: PageRange, access: VmaFlags) -> Result<()> {
-        let version = self.vmas.load(guard);
-        let (mut reached, mut outcome) = (range.start(), Ok(()));
-        let (mut changed, mut pieces) = (Changed::new(), Pieces::new());
-        for vma in version.range(range) {
-            if vma.start() > reached {
-                break;
-            }
-            if !may(vma.flags).contains(access) {
-                outcome = Err(Error::AccessDenied);
-                break;
-            }
-            let Some(part) = vma.range.intersect(range) else { break };
-            reached = part.end();
-            let piece = Vma { flags: vma.flags.difference(VmaFlags::ACCESS) | access, ..vma.slice(part) };
-            if piece.flags != vma.flags {
-                changed.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-                changed.push((part, piece.flags));
-            }
-            push(&mut pieces, piece)?;
+    #[inline(never)]
+    fn protect_many(&self, guard: &Guard, range: PageRange, mut turn: Turn<'_>) -> Result<()> {
+        let (modification, outcome) = self.modify_many(guard, range, Holes::End, &mut |piece, vma| {
+            piece.flags = turn.flags(vma, piece.range.pages())?;
+            Ok(())
+        })?;
+        let turned = modification.turned.clone();
+        let ends = turned.first().zip(turned.last()).map(|(first, last)| (first.0.start(), last.0.end()));
+        let touched = ends.and_then(|(start, end)| PageRange::new(start, end));
+        if let Some(touched) = touched
+            && let Some(mut change) = self.plan_many(guard, modification)?
+        {
+            self.publish_access(&mut change, guard, touched, &turned, turn.charge)?;
         }
-        if outcome.is_ok() && reached < range.end() {
-            outcome = Err(Error::NotMapped);
-        }
-        let (Some(first), Some(last)) = (changed.first(), changed.last()) else { return outcome };
-        let Some(touched) = PageRange::new(first.0.start(), last.0.end()) else { return outcome };
-        check_count(version, touched)?;
-        merge_ends(version, &mut pieces);
-        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return outcome };
-        let Some(spliced) = PageRange::new(first.start(), last.end()) else { return outcome };
-        let mut change = self.vmas.change(guard, spliced);
-        change.splice(pieces)?;
-        self.publish_access(&mut change, guard, touched, &changed)?;
         outcome
     }
 
@@ -97,13 +112,16 @@ impl AddressSpace {
         guard: &Guard,
         touched: PageRange,
         changed: &[(PageRange, VmaFlags)],
+        mut charge: Charge<'_>,
     ) -> Result<()> {
+        charge.settle(committed_growth(change));
         let mut garbage = Garbage::new();
         if let Err(error) = self.tables().own_range(touched, Touch::All, &mut garbage) {
             self.finish(&mut garbage, guard, touched);
             return Err(error);
         }
         change.publish();
+        charge.keep();
         for (range, flags) in changed {
             let memory = &*self.memory;
             self.tables().change_leaves(*range, &mut garbage, &mut |table, index, entry| {
@@ -115,58 +133,98 @@ impl AddressSpace {
     }
 }
 
+impl Turn<'_> {
+    /// The flags that `vma` gets, in `pages` of its pages (`mprotect_fixup` in Linux's `mm/mprotect.c`).
+    #[inline(always)]
+    fn flags(&mut self, vma: &Vma, pages: u64) -> Result<VmaFlags> {
+        let (old, access) = (vma.flags, self.access);
+        if !may(old).contains(access) {
+            return Err(Error::AccessDenied);
+        }
+        if old.contains(VmaFlags::SEALED) {
+            return Err(Error::Sealed);
+        }
+        let new = old.difference(VmaFlags::ACCESS) | access;
+        if new.contains(VmaFlags::WRITE) == old.contains(VmaFlags::WRITE) {
+            return Ok(new);
+        }
+        if new.contains(VmaFlags::WRITE) {
+            return self.make_writable(old, new, pages);
+        }
+        if is_data(old) {
+            self.data_growth = self.data_growth.wrapping_sub(pages);
+        }
+        // Never written to: it promises nothing any more. (What cannot be written to and counts all the same was written to before.)
+        let promises = !old.contains(VmaFlags::ACCOUNT)
+            || old.contains(VmaFlags::WRITTEN)
+            || vma.backing.has_offsets()
+            || self.space.tables().holds_private(vma.range)
+            || self.was_written_with(vma);
+        Ok(if promises { new } else { new - VmaFlags::ACCOUNT })
+    }
+
+    /// Whether a VMA that holds no private page may have been one with one that does, as far as can be seen: what counts right beside it and
+    /// differs in nothing that is not changed in place. Linux knows: a VMA has an anon_vma from the first store into it on, and all that is cut
+    /// from it has the same. Only a few VMAs on each side are looked at.
+    #[inline(never)]
+    fn was_written_with(&self, vma: &Vma) -> bool {
+        const FAR: usize = 4;
+        let is_part = |other: &Vma| {
+            other.flags.contains(VmaFlags::ACCOUNT)
+                && (other.flags ^ vma.flags).difference(CHANGED_IN_PLACE).is_empty()
+                && other.backing.same(&vma.backing)
+        };
+        let written =
+            |other: &Vma| other.flags.contains(VmaFlags::WRITTEN) || self.space.tables().holds_private(other.range);
+        let (mut start, mut end) = (vma.start(), vma.end());
+        for _ in 0..FAR {
+            let below = self.version.find_before(start).filter(|below| below.end() == start && is_part(below));
+            let Some(below) = below else { break };
+            if written(below) {
+                return true;
+            }
+            start = below.start();
+        }
+        for _ in 0..FAR {
+            let Some(above) = self.version.find(end).filter(|above| is_part(above)) else { break };
+            if written(above) {
+                return true;
+            }
+            end = above.end();
+        }
+        false
+    }
+
+    /// As [`Turn::flags`], of what could not be written to before.
+    #[inline(never)]
+    fn make_writable(&mut self, old: VmaFlags, new: VmaFlags, pages: u64) -> Result<VmaFlags> {
+        const SETTLED: VmaFlags = VmaFlags::ACCOUNT.union(VmaFlags::SHARED).union(VmaFlags::NO_RESERVE);
+        let mut now = self.version.summary().totals.pages;
+        now.data = now.data.wrapping_add(self.data_growth);
+        let fits = |flags| may_expand(self.layout, &now, flags, pages).is_ok();
+        if !fits(new) && fits(old) {
+            return Err(Error::NoRoom);
+        }
+        let accounted = if old.intersects(SETTLED) { VmaFlags::empty() } else { VmaFlags::ACCOUNT };
+        if !accounted.is_empty() {
+            self.charge.take(pages, || self.space.kept_back(now.total))?;
+        }
+        if is_data(new) {
+            self.data_growth = self.data_growth.wrapping_add(pages);
+        }
+        Ok(new | accounted)
+    }
+}
+
 /// The permissions that a VMA may be given.
+#[inline]
 fn may(flags: VmaFlags) -> VmaFlags {
-    let mut may = VmaFlags::empty();
-    may.set(VmaFlags::READ, flags.contains(VmaFlags::MAY_READ));
-    may.set(VmaFlags::WRITE, flags.contains(VmaFlags::MAY_WRITE));
-    may.set(VmaFlags::EXEC, flags.contains(VmaFlags::MAY_EXEC));
-    may
-}
-
-fn push(pieces: &mut Pieces, piece: Vma) -> Result<()> {
-    pieces.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-    let piece = match pieces.last() {
-        Some(last) if last.merges_with(&piece) => {
-            let piece = join(last, piece);
-            pieces.pop();
-            piece
-        }
-        _ => piece,
-    };
-    pieces.push(piece);
-    Ok(())
-}
-
-/// Merges the first and the last piece with what is outside.
-fn merge_ends(version: VersionRef<'_>, pieces: &mut Pieces) {
-    // Only outwards: what is next to a piece inside the range has been merged, or differs.
-    if let [only] = &mut pieces[..] {
-        *only = version.joined(only.clone());
-    } else if let [first, .., last] = &mut pieces[..] {
-        let (start, end) = (first.start(), last.end());
-        let low = version.joined(first.clone());
-        let high = version.joined(last.clone());
-        if low.start() < start
-            && let Some(range) = PageRange::new(low.start(), first.end())
-        {
-            (first.range, first.page_offset) = (range, low.page_offset);
-        }
-        if high.end() > end
-            && let Some(range) = PageRange::new(last.start(), high.end())
-        {
-            last.range = range;
-        }
-    }
-}
-
-/// Whether VMAs may be cut at both ends of `range`: one becomes three at most.
-fn check_count(version: VersionRef<'_>, range: PageRange) -> Result<()> {
-    let cut_at = |addr| version.find(addr).is_some_and(|vma| vma.start() < addr);
-    if version.summary().totals.vmas as u64 + 2 > MAX_MAP_COUNT && (cut_at(range.start()) || cut_at(range.end())) {
-        return Err(Error::TooManyVmas);
-    }
-    Ok(())
+    const SHIFT: u32 = VmaFlags::MAY_READ.bits().trailing_zeros() - VmaFlags::READ.bits().trailing_zeros();
+    const _: () = assert!(
+        VmaFlags::MAY_WRITE.bits() >> SHIFT == VmaFlags::WRITE.bits()
+            && VmaFlags::MAY_EXEC.bits() >> SHIFT == VmaFlags::EXEC.bits()
+    );
+    VmaFlags::from_bits_truncate(flags.bits() >> SHIFT) & VmaFlags::ACCESS
 }
 
 /// Brings a leaf in line with its VMA. What becomes writable stays to be found out by a fault if it may be shared.

@@ -5,12 +5,14 @@
 
 use crossbeam_epoch::Guard;
 
+use super::limits::{may_expand, may_lock};
+use super::lock::LOCK;
 use super::place::Search;
-use super::{AddressSpace, Layout, MAX_MAP_COUNT, Placement, retry_after_reclaim};
+use super::{AddressSpace, Layout, Placement, retry_after_reclaim};
 use crate::addr::{PAGE_SHIFT, PAGE_SIZE, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::Garbage;
-use crate::vma::{Version, VersionCell, Vma, VmaFlags};
+use crate::vma::{Version, VersionCell, VersionRef, Vma, VmaFlags};
 
 /// Where an area may go that is remapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,8 +70,10 @@ impl AddressSpace {
     ///   would move and be cut to less than it is, its target has been unmapped.
     /// - [`Error::NotMapped`]: nothing at `start`, or the area ends before `len` (EFAULT on Linux). With [`Destination::Fixed`] and equal lengths
     ///   several areas move, with the holes between them.
-    /// - [`Error::NoRoom`], [`Error::TooManyVmas`], [`Error::OutOfMemory`]: of a single area nothing has changed; of several, those before
-    ///   have moved, as on Linux.
+    /// - [`Error::Sealed`]: it is sealed, or something is where it is to go.
+    /// - [`Error::LockLimit`]: a locked area would grow beyond [`Layout::lock_limit`].
+    /// - [`Error::NoRoom`], [`Error::CommitLimit`], [`Error::TooManyVmas`], [`Error::OutOfMemory`]: of a single area nothing has changed; of
+    ///   several, those before have moved, as on Linux.
     pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr> {
         let RemapRequest { start, len, new_len, .. } = request;
         let aligned = |bytes: u64| bytes.is_multiple_of(PAGE_SIZE);
@@ -121,6 +125,9 @@ impl AddressSpace {
         let RemapRequest { start, len, new_len, to, leave } = *request;
         let version = self.vmas.load(guard);
         let area = version.find(start).ok_or(Error::NotMapped)?;
+        if area.flags.contains(VmaFlags::SEALED) {
+            return Err(Error::Sealed);
+        }
         let moves = matches!(to, Destination::Fixed(_) | Destination::Hint(_)) || leave == Leave::Area;
         if !moves && new_len <= len {
             self.cut(guard, start, new_len, len)?;
@@ -154,7 +161,7 @@ impl AddressSpace {
             Leave::Hole => new_len.saturating_sub(len),
             Leave::Area => new_len,
         };
-        self.check_growth(guard, layout, added)?;
+        self.check_growth(guard, layout, area.flags, added, leave)?;
         if !moves && start.get() + len == area.end().get() && self.extend(guard, area, new_len - len)? {
             return Ok(start);
         }
@@ -174,6 +181,9 @@ impl AddressSpace {
             self.unmap_locked(guard, target)?;
             return Err(Error::NotMapped);
         }
+        if matches!(to, Destination::Fixed(_)) {
+            self.refuse_sealed(guard, version, target)?;
+        }
         let mut moved = area.clone();
         (moved.range, moved.page_offset) = (target, if area.backing.has_offsets() { offset } else { 0 });
         self.move_area(guard, &Move { area: moved, from: PageRange::from_len(start, len), to: target, leave })?;
@@ -190,12 +200,15 @@ impl AddressSpace {
         self.unmap_locked(guard, tail)
     }
 
-    fn check_growth(&self, guard: &Guard, layout: &Layout, bytes: u64) -> Result<()> {
+    fn check_growth(&self, guard: &Guard, layout: &Layout, flags: VmaFlags, bytes: u64, leave: Leave) -> Result<()> {
         let totals = self.vmas.load(guard).summary().totals;
-        if totals.pages.total.saturating_mul(PAGE_SIZE).saturating_add(bytes) > layout.address_space_limit {
-            return Err(Error::NoRoom);
+        let pages = bytes >> PAGE_SHIFT;
+        // What stays when an area leaves its place is not locked.
+        if leave == Leave::Hole {
+            may_lock(layout, &totals.pages, flags, pages)?;
         }
-        if totals.vmas as u64 + 3 > MAX_MAP_COUNT {
+        may_expand(layout, &totals.pages, flags, pages)?;
+        if totals.vmas as u64 + 3 > self.memory.max_map_count() {
             return Err(Error::TooManyVmas);
         }
         Ok(())
@@ -225,6 +238,10 @@ impl AddressSpace {
             return self.replace(guard, wanted.to, Some(wanted.area.clone()));
         };
         let moved = PageRange::from_len(from.start(), from.len().min(wanted.to.len())).unwrap_or(from);
+        let accounted = |version: VersionRef<'_>| version.summary().totals.pages.accounted;
+        let now = self.vmas.load(guard);
+        let growth = accounted(version.view()).wrapping_sub(accounted(now)) as i64;
+        let charge = self.charge_growth(growth, || now.summary().totals.pages.total)?;
         // From here on, not only from publication on, so that nothing comes in while we count what there is.
         self.in_change.begin_two(from, wanted.to);
         let mut garbage = Garbage::new();
@@ -237,6 +254,7 @@ impl AddressSpace {
             }
         };
         self.vmas.replace(guard, version);
+        charge.keep();
         let now = self.vmas.load(guard);
         let keep = |span: PageRange| now.find_at_or_after(span.start()).is_some_and(|vma| vma.start() < span.end());
         self.tables().clear_range(wanted.to, &mut garbage, &keep);
@@ -265,7 +283,7 @@ impl AddressSpace {
                 Leave::Hole => None,
                 Leave::Area => draft.load(guard).find(from.start()).map(|area| {
                     let mut left = area.slice(from);
-                    left.flags.remove(VmaFlags::LOCKED);
+                    left.flags.remove(LOCK);
                     left
                 }),
             };

@@ -40,7 +40,7 @@ pub struct MapRequest {
 }
 
 /// Addresses with a meaning of their own, set by exec, read by /proc, brk and the search for gaps. Fork copies them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// Gaps are searched downwards from here.
     pub mmap_base: VirtAddr,
@@ -70,6 +70,29 @@ pub struct Layout {
     pub lock_limit: u64,
     /// What new mappings get beside what they ask for: LOCKED and LOCK_ON_FAULT, after mlockall(MCL_FUTURE). Not inherited by fork.
     pub future_lock: VmaFlags,
+}
+
+impl Default for Layout {
+    /// No addresses, and no limits.
+    fn default() -> Layout {
+        const ZERO: VirtAddr = VirtAddr(0);
+        Layout {
+            mmap_base: ZERO,
+            start_brk: ZERO,
+            brk: ZERO,
+            start_stack: ZERO,
+            code: (ZERO, ZERO),
+            data: (ZERO, ZERO),
+            args: (ZERO, ZERO),
+            env: (ZERO, ZERO),
+            stack_limit: u64::MAX,
+            data_limit: u64::MAX,
+            data_limit_hard: u64::MAX,
+            address_space_limit: u64::MAX,
+            lock_limit: u64::MAX,
+            future_lock: VmaFlags::empty(),
+        }
+    }
 }
 
 /// How fork copies page tables.

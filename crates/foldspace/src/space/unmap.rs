@@ -2,7 +2,7 @@
 
 use crossbeam_epoch::Guard;
 
-use super::{AddressSpace, MAX_MAP_COUNT, retry_after_reclaim};
+use super::{AddressSpace, retry_after_reclaim};
 use crate::addr::PageRange;
 use crate::error::{Error, Result};
 
@@ -11,7 +11,7 @@ impl AddressSpace {
     ///
     /// # Errors
     ///
-    /// [`Error::TooManyVmas`] if it would split a VMA and there are too many; [`Error::OutOfMemory`].
+    /// [`Error::TooManyVmas`] if it would split a VMA and there are too many; [`Error::Sealed`]; [`Error::OutOfMemory`].
     pub fn unmap(&self, range: PageRange) -> Result<()> {
         retry_after_reclaim(&self.memory, |guard| {
             let _layout = self.writer.lock();
@@ -21,10 +21,12 @@ impl AddressSpace {
 
     /// As [`AddressSpace::unmap`], for who holds the writers' lock.
     pub(super) fn unmap_locked(&self, guard: &Guard, range: PageRange) -> Result<()> {
+        let version = self.vmas.load(guard);
+        self.refuse_sealed(guard, version, range)?;
         let mut change = self.vmas.change(guard, range);
         let Some(first) = change.first_touched() else { return Ok(()) };
         let splits = first.start() < range.start() && range.end() < first.end();
-        if splits && change.base().summary().totals.vmas as u64 >= MAX_MAP_COUNT {
+        if splits && version.summary().totals.vmas as u64 >= self.memory.max_map_count() {
             return Err(Error::TooManyVmas);
         }
         self.carry_out(&mut change, guard, range, None)

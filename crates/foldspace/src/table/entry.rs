@@ -89,6 +89,10 @@ impl Entry {
     pub(crate) const fn is_object(self) -> bool {
         self.0 & Entry::OBJECT != 0
     }
+    /// Whether it maps a page that belongs to address spaces only; asked of entries of last-level tables.
+    pub(crate) const fn is_private(self) -> bool {
+        self.is_present() && !self.is_reference() && !self.is_object()
+    }
     pub(crate) const fn is_executable(self) -> bool {
         self.0 & Entry::NO_EXECUTE == 0
     }

@@ -70,7 +70,7 @@ pub(crate) struct Leaf {
     /// Some table on the path has other parents too.
     pub(crate) shared: bool,
     /// The table that holds it.
-    table: Frame,
+    pub(super) table: Frame,
     /// Every table on the path is linked by a slot that lets it be written.
     own: bool,
 }

@@ -3,6 +3,8 @@
 //!
 //! For callers that hold the writers' lock of the address space: no fork can share the tables again between the steps.
 
+use core::sync::atomic::Ordering;
+
 use super::{Entry, Exclusive, Root, Supply};
 use crate::addr::{Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
@@ -69,6 +71,22 @@ impl Touch {
 }
 
 impl<'m> Root<'m> {
+    /// Whether a private page is present in `range`. Takes no lock, so a fault may change the answer; the caller is pinned.
+    #[inline]
+    pub(crate) fn holds_private(&self, range: PageRange) -> bool {
+        let leaf = self.look(range.start());
+        let span = leaf.level.entry_span().max(Level::L1.table_span());
+        if range.start().get() / span != (range.end().get() - 1) / span {
+            return holds_private_below(self, self.frame, Level::L4, range);
+        }
+        if leaf.level != Level::L1 {
+            return false;
+        }
+        let first = range.start().index(Level::L1).get();
+        let slots = &self.memory.entries(leaf.table)[first..first + range.pages() as usize];
+        slots.iter().any(|slot| Entry::from_bits(slot.load(Ordering::Relaxed)).is_private())
+    }
+
     /// Makes every table that `touch` names below `range` exclusive, after setting aside the frames for all that must be copied.
     ///
     /// # Errors
@@ -232,6 +250,20 @@ struct Spare<'a> {
     tables: &'a dyn Fn(PageRange) -> bool,
     /// Whether guards stay, and the tables that have some.
     guards: bool,
+}
+
+fn holds_private_below(root: &Root<'_>, table: Frame, level: Level, range: PageRange) -> bool {
+    parts(range, level).any(|part| {
+        let entry = root.load(table, part.index);
+        match level.below() {
+            None => entry.is_private(),
+            Some(below) => {
+                entry.is_present()
+                    && !entry.is_reference()
+                    && holds_private_below(root, entry.frame(), below, part.range)
+            }
+        }
+    })
 }
 
 /// `Some(address)`: no more can be given up before a shootdown; go on there afterwards.

@@ -57,6 +57,8 @@ bitflags! {
         const SEALED = 1 << 20;
         /// Pages may be dropped under pressure, and read as zeros then (MAP_DROPPABLE).
         const DROPPABLE = 1 << 21;
+        /// It had private pages that advice has taken away. A hint for the commit accounting, as which two VMAs that differ in it may be one.
+        const WRITTEN = 1 << 22;
         /// It shows an object. Set when it is mapped, so that the tree's summaries say where there are such areas.
         const OBJECT = 1 << 31;
     }
@@ -156,7 +158,7 @@ impl Vma {
     pub fn continues(&self, other: &Vma) -> bool {
         // Forwards or backwards: page offsets are compared modulo 2^64.
         let pages = (self.start().get().wrapping_sub(other.start().get()) as i64 >> crate::addr::PAGE_SHIFT) as u64;
-        self.flags == other.flags
+        (self.flags ^ other.flags).difference(VmaFlags::WRITTEN).is_empty()
             && self.backing.same(&other.backing)
             && (!self.backing.has_offsets() || other.page_offset.wrapping_add(pages) == self.page_offset)
             && self.name == other.name

@@ -84,6 +84,7 @@ fn lives_within_narrow_limits() {
         stack_limit: 64 << 10,
         data_limit: (1 << 20) + (64 << 10),
         address_space_limit: 16 << 20,
+        lock_limit: 96 << 10,
         ..Layouts::process()
     };
     lives(200, 60, 4, |ops| live(&ops, &[CacheSize::Unbounded; 2], limits, Starved::No));

@@ -1,6 +1,7 @@
 //! What may happen in a life, in terms that stay meaningful while a failing life is shrunk: places relative to what is mapped, not addresses.
 
-use foldspace::space::{Access, ForkMode, Leave};
+use foldspace::frame::Overcommit;
+use foldspace::space::{Access, Advice, ForkMode, Leave, LockMode};
 use foldspace::vma::VmaFlags;
 use proptest::prelude::*;
 
@@ -87,6 +88,17 @@ pub enum By {
     Kernel,
 }
 
+/// What is noted about a range.
+#[derive(Clone, Copy, Debug)]
+pub enum Note {
+    Advice(Advice),
+    /// One of [`crate::model::NAMES`], or none.
+    Name(Option<u8>),
+    Lock(LockMode),
+    Unlock,
+    Seal,
+}
+
 /// One step. The first `Pick` of most is the address space.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
@@ -108,6 +120,15 @@ pub enum Op {
     Remap(Pick, Place, Len, Len, Destined, Leave),
     /// As many pages of an area, from a page of it on, as there are, at a place with the same alignment.
     MoveAligned(Pick, Pick, u8, i8),
+    ProtectStack(Pick, Place, Len, VmaFlags),
+    Note(Pick, Place, Len, Note),
+    NoteArea(Pick, Pick, Note),
+    LockAll(Pick, Option<LockMode>, Option<LockMode>),
+    UnlockAll(Pick),
+    /// How much may be committed: the mode, and percent of all memory.
+    Overcommit(Overcommit, u8),
+    /// So many areas more than some space has may there be; or as many as ever.
+    MapCount(Pick, Option<u8>),
     Brk(Pick, i16),
     Load(Pick, By, Place, Span),
     Fetch(Pick, Pick, Place, Span),
@@ -181,6 +202,7 @@ fn flags() -> impl Strategy<Value = VmaFlags> {
         1 => Just(VmaFlags::WIPE_ON_FORK),
         1 => Just(VmaFlags::NO_RESERVE),
         1 => Just(VmaFlags::LOCKED),
+        1 => Just(VmaFlags::DROPPABLE),
     ];
     (access(), may, behaviour).prop_map(|(access, may, behaviour)| {
         let implied = [
@@ -238,6 +260,45 @@ fn span() -> impl Strategy<Value = Span> {
 
 fn by() -> impl Strategy<Value = By> {
     prop_oneof![4 => any::<u8>().prop_map(By::Processor), 1 => Just(By::Kernel)]
+}
+
+fn note() -> impl Strategy<Value = Note> {
+    use Advice::*;
+    let advice = [
+        Normal,
+        Random,
+        Sequential,
+        DontFork,
+        DoFork,
+        WipeOnFork,
+        KeepOnFork,
+        DontDump,
+        DoDump,
+        HugePage,
+        NoHugePage,
+        Mergeable,
+        Unmergeable,
+    ];
+    prop_oneof![
+        12 => (0..advice.len()).prop_map(move |number| Note::Advice(advice[number])),
+        12 => prop_oneof![1 => Just(None), 4 => (0u8..4).prop_map(Some)].prop_map(Note::Name),
+        4 => lock_mode().prop_map(Note::Lock),
+        4 => Just(Note::Unlock),
+        1 => Just(Note::Seal),
+    ]
+}
+
+fn lock_mode() -> impl Strategy<Value = LockMode> {
+    prop_oneof![Just(LockMode::Now), Just(LockMode::OnFault)]
+}
+
+fn lock_modes() -> impl Strategy<Value = (Option<LockMode>, Option<LockMode>)> {
+    let any = || prop_oneof![1 => Just(None), 1 => lock_mode().prop_map(Some)];
+    (any(), any())
+}
+
+fn overcommit() -> impl Strategy<Value = Overcommit> {
+    prop_oneof![3 => Just(Overcommit::Always), 1 => Just(Overcommit::Heuristic), 1 => Just(Overcommit::Never)]
 }
 
 fn mode() -> impl Strategy<Value = ForkMode> {
@@ -298,6 +359,13 @@ pub fn op() -> impl Strategy<Value = Op> {
         5 => (p(), place(), len(), len(), destined(), leave())
             .prop_map(|(s, at, len, new, to, leave)| Op::Remap(s, at, len, new, to, leave)),
         3 => (p(), p(), p(), -2i8..3).prop_map(|(s, area, skip, by)| Op::MoveAligned(s, area, skip, by)),
+        1 => (p(), place(), len(), access()).prop_map(|(s, at, len, access)| Op::ProtectStack(s, at, len, access)),
+        5 => (p(), place(), len(), note()).prop_map(|(s, at, len, note)| Op::Note(s, at, len, note)),
+        3 => (p(), p(), note()).prop_map(|(s, area, note)| Op::NoteArea(s, area, note)),
+        1 => (p(), lock_modes()).prop_map(|(s, (now, future))| Op::LockAll(s, now, future)),
+        1 => p().prop_map(Op::UnlockAll),
+        1 => (overcommit(), p()).prop_map(|(mode, percent)| Op::Overcommit(mode, percent)),
+        1 => (p(), prop_oneof![1 => Just(None), 1 => (0u8..4).prop_map(Some)]).prop_map(|(s, more)| Op::MapCount(s, more)),
         2 => (p(), any::<i16>()).prop_map(|(s, by)| Op::Brk(s, by)),
         8 => (p(), by(), place(), span()).prop_map(|(s, by, at, span)| Op::Load(s, by, at, span)),
         1 => (p(), p(), place(), span()).prop_map(|(s, cpu, at, span)| Op::Fetch(s, cpu, at, span)),

@@ -17,8 +17,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use spin::Mutex;
 
+use crate::addr::PAGE_SIZE;
 use crate::error::Result;
-use crate::frame::{Garbage, Memory};
+use crate::frame::{Garbage, Memory, Overcommit};
 use cache::Cache;
 pub(crate) use tables::{Block, Shown};
 
@@ -64,6 +65,8 @@ pub struct Object {
     cutting: Mutex<()>,
     /// Some address space maps it, or did once.
     mapped: AtomicBool,
+    /// Pages that are charged as committed for as long as it lives.
+    charged: u64,
 }
 
 enum Content {
@@ -85,21 +88,39 @@ impl Object {
     ///
     /// None today; pages are allocated as they are needed.
     pub fn new(memory: &Arc<Memory>, source: Box<dyn Source>, len: u64) -> Result<Arc<Object>> {
-        Ok(Object::with_content(memory, Content::Source(source), len))
+        Ok(Object::with_content(memory, Content::Source(source), len, 0))
     }
 
-    /// Zero-filled shared memory of `len` bytes (MAP_SHARED with MAP_ANONYMOUS).
+    /// Zero-filled shared memory of `len` bytes (MAP_SHARED with MAP_ANONYMOUS). All of it is charged as committed, for as long as it lives.
     ///
     /// # Errors
     ///
-    /// As [`Object::new`].
+    /// As [`Object::new`]; [`crate::Error::CommitLimit`].
     pub fn anonymous(memory: &Arc<Memory>, len: u64) -> Result<Arc<Object>> {
-        static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Ok(Object::with_content(memory, Content::Anonymous(number), len))
+        let pages = len.div_ceil(PAGE_SIZE);
+        memory.charge_object(pages)?;
+        Ok(Object::zeros(memory, len, pages))
     }
 
-    fn with_content(memory: &Arc<Memory>, source: Content, len: u64) -> Arc<Object> {
+    /// As [`Object::anonymous`], for which nothing is charged (MAP_NORESERVE), unless overcommit is [`Overcommit::Never`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::anonymous`].
+    pub fn anonymous_unreserved(memory: &Arc<Memory>, len: u64) -> Result<Arc<Object>> {
+        match memory.overcommit() {
+            Overcommit::Never => Object::anonymous(memory, len),
+            Overcommit::Heuristic | Overcommit::Always => Ok(Object::zeros(memory, len, 0)),
+        }
+    }
+
+    fn zeros(memory: &Arc<Memory>, len: u64, charged: u64) -> Arc<Object> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Object::with_content(memory, Content::Anonymous(number), len, charged)
+    }
+
+    fn with_content(memory: &Arc<Memory>, source: Content, len: u64, charged: u64) -> Arc<Object> {
         memory.note_object();
         Arc::new(Object {
             memory: Arc::clone(memory),
@@ -108,6 +129,7 @@ impl Object {
             cache: Mutex::new(Cache::new(len)),
             cutting: Mutex::new(()),
             mapped: AtomicBool::new(false),
+            charged,
         })
     }
 
@@ -165,6 +187,7 @@ impl Object {
 impl Drop for Object {
     fn drop(&mut self) {
         self.memory.note_object_gone();
+        self.memory.uncharge_object(self.charged);
         let guard = self.memory.pin();
         let mut garbage = Garbage::new();
         self.drop_tables(&mut garbage);

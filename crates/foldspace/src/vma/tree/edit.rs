@@ -71,7 +71,7 @@ struct Edit {
 }
 
 impl Edit {
-    /// `None`: the new VMA joins one in another leaf.
+    /// `None`: the new VMA joins one in another leaf, or one with other flags.
     #[inline(always)]
     fn new(site: &Site<'_>, vmas: &[Vma], range: PageRange, new: Option<&Vma>) -> Option<Edit> {
         let (start, end) = (range.start(), range.end());
@@ -92,6 +92,10 @@ impl Edit {
         }
         let joins_below = vma_below.is_some_and(|below| below.end() >= start && new.continues(below));
         let joined_above = vma_above.filter(|above| above.start() <= end && above.continues(new));
+        let differs = |other: Option<&Vma>| other.is_some_and(|other| other.flags != new.flags);
+        if joins_below && differs(vma_below) || differs(joined_above) {
+            return None; // What one of them only hints at, both do then.
+        }
         if joins_below {
             (edit.from, edit.low, edit.joined) = (below, Some(end), true);
         }

@@ -52,6 +52,18 @@ impl<'t> VersionRef<'t> {
         }
     }
 
+    /// Whether all of `range` is mapped. O(VMAs in it + log n).
+    pub fn covers(self, range: PageRange) -> bool {
+        let mut reached = range.start();
+        for vma in self.range(range) {
+            if vma.start() > reached {
+                return false;
+            }
+            reached = vma.end();
+        }
+        reached >= range.end()
+    }
+
     /// The last VMA that ends at or before `addr`.
     #[inline]
     pub fn find_before(self, addr: VirtAddr) -> Option<&'t Vma> {
@@ -72,6 +84,7 @@ impl<'t> VersionRef<'t> {
         {
             joined.page_offset = below.page_offset;
             joined.range = range;
+            joined.flags |= below.flags;
         }
         // Above: what starts at our end, or before it and will be cut there.
         let above = self.find_at_or_after(end);
@@ -80,6 +93,7 @@ impl<'t> VersionRef<'t> {
             && let Some(range) = PageRange::new(joined.start(), above.end())
         {
             joined.range = range;
+            joined.flags |= above.flags;
         }
         joined
     }

@@ -321,7 +321,7 @@ impl<'t> Change<'t> {
     }
 
     /// The tree as it will be.
-    #[cfg(test)]
+    #[inline]
     pub fn view(&self) -> VersionRef<'_> {
         VersionRef { root: self.plan.root() }
     }

@@ -27,6 +27,8 @@ pub struct ModelObject {
     pub pages: BTreeMap<u64, Vec<u8>>,
     /// Pages that were written to, and those that perhaps were: it depends on what was in memory.
     pub dirty: BTreeMap<u64, Dirty>,
+    /// Pages that are committed for it.
+    pub committed: u64,
 }
 
 /// Whether a page was written to.

@@ -1,13 +1,13 @@
-//! Which areas there are: mmap, munmap, mprotect, brk, growth of a stack.
+//! Which areas there are: mmap, munmap, brk, growth of a stack.
 
 use std::ops::Range;
 
 use foldspace::addr::USER_END;
-use foldspace::space::{Layout, MAX_MAP_COUNT, Placement};
+use foldspace::space::{Layout, Placement};
 use foldspace::vma::VmaFlags;
 use foldspace::{Error, VirtAddr};
 
-use super::{Area, Content, ModelSpace, PAGE, Page};
+use super::{Area, Content, ModelSpace, PAGE, Page, Policy};
 
 /// Objects, and bytes of each.
 type Pieces = Vec<(usize, Range<u64>)>;
@@ -22,13 +22,14 @@ const HUGE: u64 = 512;
 pub const GUARD_GAP: Page = 256;
 
 impl ModelSpace {
-    pub fn new(layout: Layout) -> ModelSpace {
+    pub fn new(layout: Layout, policy: Policy) -> ModelSpace {
         ModelSpace {
             layout,
             areas: Default::default(),
             private: Default::default(),
             lazy: Default::default(),
             guards: Default::default(),
+            policy,
         }
     }
 
@@ -39,17 +40,12 @@ impl ModelSpace {
     }
 
     /// First area that ends above a page.
-    fn area_or_next(&self, page: Page) -> Option<(Page, Area)> {
+    pub fn area_or_next(&self, page: Page) -> Option<(Page, Area)> {
         self.area(page).or_else(|| self.areas.range(page..).next().map(|(start, area)| (*start, *area)))
     }
 
     pub(super) fn is_free(&self, start: Page, end: Page) -> bool {
         self.area_or_next(start).is_none_or(|(next, _)| next >= end)
-    }
-
-    /// Pages in all areas.
-    pub fn mapped(&self) -> u64 {
-        self.areas.iter().map(|(start, area)| area.end - start).sum()
     }
 
     /// Cuts `start..end` out of all areas, contents included.
@@ -72,23 +68,39 @@ impl ModelSpace {
         self.areas.range(first..end).map(|(from, area)| (*from, *area)).collect()
     }
 
-    /// Joins all areas that may be one.
-    pub fn merge_neighbours(&mut self) {
-        let mut merged: Vec<(Page, Area)> = Vec::new();
-        for (&start, &area) in &self.areas {
-            if let Some((from, last)) = merged.last_mut() {
-                let continues = match area.content {
-                    Content::Anonymous | Content::Reference(_) => true,
-                    Content::Object(_) => last.offset + (last.end - *from) == area.offset,
-                };
-                if last.end == start && last.flags == area.flags && last.content == area.content && continues {
-                    last.end = area.end;
-                    continue;
-                }
-            }
-            merged.push((start, area));
+    /// Cuts the area that covers a page in two there.
+    pub fn split_at(&mut self, page: Page) {
+        if let Some((from, area)) = self.area(page).filter(|(from, _)| *from < page) {
+            self.areas.insert(from, Area { end: page, ..area });
+            self.areas.insert(page, part(from, area, page));
         }
-        self.areas = merged.into_iter().collect();
+    }
+
+    /// Whether an area that starts there may be one with what ends there.
+    pub fn merges_left(&self, start: Page, area: Area) -> bool {
+        let below = self.areas.range(..start).next_back();
+        below.is_some_and(|(from, below)| below.end == start && continues(*from, *below, start, area))
+    }
+
+    /// Whether an area may be one with what starts at its end.
+    pub fn merges_right(&self, start: Page, area: Area) -> bool {
+        self.areas.get(&area.end).is_some_and(|above| continues(start, area, area.end, *above))
+    }
+
+    /// Joins the area that starts there with its neighbours, where it may be one with them.
+    pub fn merge_at(&mut self, start: Page) {
+        let area = self.areas[&start];
+        if self.merges_right(start, area) {
+            let above = self.areas.remove(&area.end).expect("it is there");
+            self.areas.insert(start, Area { end: above.end, flags: area.flags | above.flags, ..area });
+        }
+        let area = self.areas[&start];
+        if self.merges_left(start, area) {
+            self.areas.remove(&start);
+            let (_, below) = self.areas.range_mut(..start).next_back().expect("it is there");
+            below.end = area.end;
+            below.flags |= area.flags;
+        }
     }
 
     /// mmap.
@@ -104,6 +116,9 @@ impl ModelSpace {
             return Err(Error::BadRange);
         }
         let pages = VirtAddr(len).page_ceil().ok_or(Error::NoRoom)?.get() / PAGE;
+        if self.areas.len() as u64 > self.policy.max_map_count {
+            return Err(Error::TooManyVmas);
+        }
         let start = match placement {
             Placement::Anywhere => self.anywhere_for(pages, content)?,
             Placement::Hint(hint) => match self.hinted(hint, pages) {
@@ -127,18 +142,37 @@ impl ModelSpace {
                 start
             }
         };
+        let flags = self.new_flags(flags);
+        self.may_lock(flags, pages)?;
         let mut after = self.clone();
-        after.carve(start, start + pages);
-        if (after.mapped() + pages) * PAGE > self.layout.address_space_limit {
-            return Err(Error::NoRoom);
+        if matches!(placement, Placement::Fixed(_)) {
+            let enclosing = self.area(start).filter(|(from, area)| *from < start && start + pages < area.end);
+            if enclosing.is_some() && self.areas.len() as u64 >= self.policy.max_map_count {
+                return Err(Error::TooManyVmas);
+            }
+            self.refuse_sealed(start, start + pages)?;
+            after.carve(start, start + pages);
         }
-        after.areas.insert(start, Area { end: start + pages, flags, content, offset });
-        after.merge_neighbours();
-        if after.areas.len() as u64 > MAX_MAP_COUNT {
-            return Err(Error::TooManyVmas);
+        self.may_expand(flags, pages - (self.mapped() - after.mapped()))?;
+        if flags.contains(VmaFlags::ACCOUNT) {
+            self.may_commit(pages as i64 - (self.committed() - after.committed()) as i64)?;
         }
+        after.areas.insert(start, Area { end: start + pages, flags, content, offset, name: None });
+        after.merge_at(start);
         *self = after;
         Ok(start)
+    }
+
+    /// Refuses to take away what is sealed; Linux has cut the first area by then.
+    pub fn refuse_sealed(&mut self, start: Page, end: Page) -> Result<(), Error> {
+        let touched = self.overlapping(start, end);
+        if !touched.iter().any(|(_, area)| area.flags.contains(VmaFlags::SEALED)) {
+            return Ok(());
+        }
+        if !touched[0].1.flags.contains(VmaFlags::SEALED) {
+            self.split_at(start);
+        }
+        Err(Error::Sealed)
     }
 
     /// First page that a gap before this area must leave alone.
@@ -196,42 +230,13 @@ impl ModelSpace {
 
     /// munmap.
     pub fn unmap(&mut self, start: Page, end: Page) -> Result<(), Error> {
-        let mut after = self.clone();
-        after.carve(start, end);
-        if after.areas.len() as u64 > MAX_MAP_COUNT {
+        let encloses = self.area(start).is_some_and(|(from, area)| from < start && end < area.end);
+        if encloses && self.areas.len() as u64 >= self.policy.max_map_count {
             return Err(Error::TooManyVmas);
         }
-        *self = after;
+        self.refuse_sealed(start, end)?;
+        self.carve(start, end);
         Ok(())
-    }
-
-    /// mprotect: like Linux's, changes what comes before a hole or an area that does not allow it.
-    pub fn protect(&mut self, start: Page, end: Page, access: VmaFlags) -> Result<(), Error> {
-        let mut at = start;
-        let mut changed = Vec::new();
-        let mut outcome = Ok(());
-        for (from, area) in self.overlapping(start, end) {
-            if from > at {
-                break;
-            }
-            if !may(area.flags).contains(access) {
-                outcome = Err(Error::AccessDenied);
-                break;
-            }
-            let (from, area) = if from < start { (start, part(from, area, start)) } else { (from, area) };
-            at = area.end.min(end);
-            let flags = (area.flags - VmaFlags::READ - VmaFlags::WRITE - VmaFlags::EXEC) | access;
-            changed.push((from, Area { end: at, flags, ..area }));
-        }
-        if outcome.is_ok() && at < end {
-            outcome = Err(Error::NotMapped);
-        }
-        let (contents, guards) = (self.private.clone(), self.guards.clone());
-        self.carve(start, at);
-        (self.private, self.guards) = (contents, guards);
-        self.areas.extend(changed);
-        self.merge_neighbours();
-        outcome
     }
 
     /// madvise(MADV_DONTNEED): up to the first locked area, holes passed over.
@@ -240,8 +245,12 @@ impl ModelSpace {
         for (from, area) in self.overlapping(start, end) {
             holes |= from > at;
             at = area.end.min(end);
+            area.may_lose_content()?;
             if area.flags.contains(VmaFlags::LOCKED) {
                 return Err(Error::AccessDenied);
+            }
+            if self.has_private(from.max(start), at) {
+                self.note_written(from);
             }
             self.private.retain(|page, _| !(from.max(start)..at).contains(page));
         }
@@ -281,6 +290,9 @@ impl ModelSpace {
             return old;
         }
         if until < from {
+            if self.is_free(until, from) {
+                return old;
+            }
             if self.unmap(until, from).is_err() {
                 return old;
             }
@@ -290,13 +302,21 @@ impl ModelSpace {
             if next.is_some_and(|(next, area)| until + 1 > Self::guarded_start(next, &area)) {
                 return old;
             }
-            if (self.mapped() + until - from) * PAGE > layout.address_space_limit {
-                return old;
-            }
             let flags =
                 VmaFlags::READ | VmaFlags::WRITE | VmaFlags::MAY_READ | VmaFlags::MAY_WRITE | VmaFlags::MAY_EXEC;
-            self.areas.insert(from, Area { end: until, flags, content: Content::Anonymous, offset: 0 });
-            self.merge_neighbours();
+            let (flags, pages) = (self.new_flags(flags), until - from);
+            if self.may_lock(flags, pages).is_err()
+                || self.may_expand(flags, pages).is_err()
+                || self.areas.len() as u64 > self.policy.max_map_count
+                || self.may_commit(pages as i64).is_err()
+            {
+                return old;
+            }
+            self.areas.insert(from, Area { end: until, flags, content: Content::Anonymous, offset: 0, name: None });
+            // The first area of the heap does not join the program's data.
+            if from > start.page_ceil().map_or(0, |start| start.get() / PAGE) {
+                self.merge_at(from);
+            }
         }
         self.layout.brk = end;
         end
@@ -317,13 +337,15 @@ impl ModelSpace {
         if too_near
             || page < LOWEST
             || (area.end - page) * PAGE > limits.stack_limit
-            || (self.mapped() + start - page) * PAGE > limits.address_space_limit
+            || self.may_expand(area.flags, start - page).is_err()
+            || self.may_lock(area.flags, start - page).is_err()
+            || area.flags.contains(VmaFlags::ACCOUNT) && self.may_commit((start - page) as i64).is_err()
         {
             return false;
         }
+        // It joins nothing below.
         self.areas.remove(&start);
         self.areas.insert(page, area);
-        self.merge_neighbours();
         true
     }
 }
@@ -339,17 +361,15 @@ fn aligned(pages: u64, content: Content, search: impl Fn(u64) -> Result<Page, Er
     search(pages)
 }
 
-/// The accesses that mprotect may give.
-fn may(flags: VmaFlags) -> VmaFlags {
-    let mut allowed = VmaFlags::empty();
-    allowed.set(VmaFlags::READ, flags.contains(VmaFlags::MAY_READ));
-    allowed.set(VmaFlags::WRITE, flags.contains(VmaFlags::MAY_WRITE));
-    allowed.set(VmaFlags::EXEC, flags.contains(VmaFlags::MAY_EXEC));
-    allowed
+/// Whether an area and the one that follows it may be one.
+fn continues(start: Page, area: Area, next_start: Page, next: Area) -> bool {
+    let flags = |area: Area| area.flags - VmaFlags::WRITTEN;
+    let same = (flags(next), next.content, next.name) == (flags(area), area.content, area.name);
+    same && next.offset == part(start, area, next_start).offset
 }
 
 /// The area that started at `start`, from `from` on.
-pub(super) fn part(start: Page, area: Area, from: Page) -> Area {
+pub fn part(start: Page, area: Area, from: Page) -> Area {
     match area.content {
         Content::Anonymous | Content::Reference(_) => area,
         Content::Object(_) => Area { offset: area.offset + (from - start), ..area },

@@ -7,12 +7,21 @@ use foldspace::vma::VmaFlags;
 use super::{Area, Content, Dirty, Model, ModelSpace, PAGE, Page};
 
 impl ModelSpace {
-    /// What each area has of a range, up to the first that is locked or that `fits` refuses; and how it ends.
-    fn parts(&self, start: Page, end: Page, fits: impl Fn(&Area) -> bool) -> (Vec<(Page, Page)>, Result<(), Error>) {
+    /// What each area has of a range, up to the first that `may` refuses, or that is locked or does not fit; and how it ends.
+    fn parts(
+        &self,
+        start: Page,
+        end: Page,
+        may: impl Fn(&Area) -> Result<(), Error>,
+        fits: impl Fn(&Area) -> bool,
+    ) -> (Vec<(Page, Page)>, Result<(), Error>) {
         let (mut at, mut holes, mut parts) = (start, false, Vec::new());
         for (from, area) in self.overlapping(start, end) {
             holes |= from > at;
             at = area.end.min(end);
+            if let Err(error) = may(&area) {
+                return (parts, Err(error));
+            }
             if area.flags.contains(VmaFlags::LOCKED) || !fits(&area) {
                 return (parts, Err(Error::WrongKind));
             }
@@ -23,7 +32,8 @@ impl ModelSpace {
 
     /// madvise(MADV_FREE).
     pub fn free(&mut self, start: Page, end: Page) -> Result<(), Error> {
-        let (parts, outcome) = self.parts(start, end, |area| !matches!(area.content, Content::Object(_)));
+        let (parts, outcome) =
+            self.parts(start, end, Area::may_lose_content, |area| !matches!(area.content, Content::Object(_)));
         for (start, end) in parts {
             let pages: Vec<Page> = self.private.range(start..end).map(|(page, _)| *page).collect();
             self.lazy.extend(pages);
@@ -33,12 +43,12 @@ impl ModelSpace {
 
     /// madvise(MADV_COLD).
     pub fn cold(&self, start: Page, end: Page) -> Result<(), Error> {
-        self.parts(start, end, |_| true).1
+        self.parts(start, end, |_| Ok(()), |_| true).1
     }
 
     /// madvise(MADV_PAGEOUT); `alone` says of a page whether nobody else has it.
     pub fn pageout(&mut self, start: Page, end: Page, alone: impl Fn(Page) -> bool) -> Result<(), Error> {
-        let (parts, outcome) = self.parts(start, end, |_| true);
+        let (parts, outcome) = self.parts(start, end, |_| Ok(()), |_| true);
         for (start, end) in parts {
             let lazy: Vec<Page> = self.lazy.range(start..end).copied().filter(|page| alone(*page)).collect();
             for page in lazy {
@@ -50,8 +60,10 @@ impl ModelSpace {
 
     /// madvise(MADV_GUARD_INSTALL).
     pub fn guard_install(&mut self, start: Page, end: Page) -> Result<(), Error> {
-        let (parts, outcome) = self.parts(start, end, |_| true);
+        let (parts, outcome) = self.parts(start, end, Area::may_lose_content, |_| true);
         for (start, end) in parts {
+            let (from, _) = self.area(start).expect("it is there");
+            self.note_written(from);
             self.private.retain(|page, _| !(start..end).contains(page));
             self.guards.extend(start..end);
         }

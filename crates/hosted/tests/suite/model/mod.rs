@@ -2,16 +2,20 @@
 
 mod content;
 mod layout;
+mod limits;
 mod memory;
+mod modify;
 mod remap;
 pub mod render;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use foldspace::Error;
 use foldspace::space::Layout;
 use foldspace::vma::VmaFlags;
 
 pub use content::{Dirty, Force, ModelObject, ObjectKind, pattern, reference_content};
+pub use limits::Policy;
 
 /// A page number.
 pub type Page = u64;
@@ -41,7 +45,12 @@ pub struct Area {
     pub content: Content,
     /// Page of the object at which it starts.
     pub offset: u64,
+    /// Its name, one of [`NAMES`].
+    pub name: Option<u8>,
 }
+
+/// Names for memory.
+pub const NAMES: [&[u8]; 4] = [b"", b"a name", b"another", &[b'x'; 79]];
 
 /// One address space.
 #[derive(Clone)]
@@ -56,6 +65,8 @@ pub struct ModelSpace {
     pub lazy: BTreeSet<Page>,
     /// Pages that nobody may access.
     pub guards: BTreeSet<Page>,
+    /// What holds for all address spaces, and what the others have committed.
+    pub policy: Policy,
 }
 
 /// All address spaces and objects.
@@ -68,11 +79,13 @@ pub struct Model {
 }
 
 impl Model {
-    /// The child of a space: a copy of everything but what the parent asked not to hand on.
-    pub fn fork(&self, parent: usize) -> ModelSpace {
-        let mut child = self.spaces[parent].clone();
-        let areas: Vec<(Page, Area)> = child.areas.iter().map(|(start, area)| (*start, *area)).collect();
-        for (start, area) in areas {
+    /// The child of a space: a copy of everything but what the parent asked not to hand on. No areas are joined.
+    pub fn fork(&self, parent: usize) -> Result<ModelSpace, Error> {
+        let parent = &self.spaces[parent];
+        parent.may_fork()?;
+        let mut child = parent.clone();
+        child.layout.future_lock = VmaFlags::empty();
+        for (start, area) in parent.areas.clone() {
             if area.flags.contains(VmaFlags::DONT_FORK) {
                 child.carve(start, area.end);
             } else if area.flags.contains(VmaFlags::WIPE_ON_FORK) {
@@ -81,9 +94,20 @@ impl Model {
             }
         }
         for area in child.areas.values_mut() {
-            area.flags.remove(VmaFlags::LOCKED);
+            area.flags -= LOCK;
         }
-        child.merge_neighbours();
-        child
+        Ok(child)
+    }
+
+    /// Tells each space what the others have committed.
+    pub fn settle(&mut self, policy: Policy) {
+        let objects: u64 = self.objects.iter().map(|object| object.committed).sum();
+        let all: u64 = objects + self.spaces.iter().map(ModelSpace::committed).sum::<u64>();
+        for space in &mut self.spaces {
+            space.policy = Policy { elsewhere: all - space.committed(), ..policy };
+        }
     }
 }
+
+/// What a lock is made of.
+pub const LOCK: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::LOCK_ON_FAULT);

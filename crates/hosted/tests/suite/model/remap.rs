@@ -1,11 +1,11 @@
 //! mremap.
 
 use foldspace::Error;
-use foldspace::space::{Destination, Leave, MAX_MAP_COUNT};
+use foldspace::space::{Destination, Leave};
 use foldspace::vma::VmaFlags;
 
 use super::layout::{END, part};
-use super::{Area, ModelSpace, PAGE, Page};
+use super::{Area, LOCK, ModelSpace, PAGE, Page};
 
 impl ModelSpace {
     /// mremap, in pages. What it refuses it leaves as it was, but of several areas those that moved before.
@@ -37,6 +37,9 @@ impl ModelSpace {
 
     fn remap_one(&mut self, start: Page, len: u64, new_len: u64, to: Destination, leave: Leave) -> Result<Page, Error> {
         let (from, area) = self.area(start).ok_or(Error::NotMapped)?;
+        if area.flags.contains(VmaFlags::SEALED) {
+            return Err(Error::Sealed);
+        }
         let stays = matches!(to, Destination::InPlace | Destination::Anywhere) && leave == Leave::Hole;
         if stays && new_len <= len {
             self.cut(start, new_len, len)?;
@@ -59,16 +62,20 @@ impl ModelSpace {
             return self.remap_one(start, new_len, new_len, to, leave);
         }
         let added = if leave == Leave::Area { new_len } else { new_len.saturating_sub(len) };
-        if (self.mapped() + added).saturating_mul(PAGE) > self.layout.address_space_limit {
-            return Err(Error::NoRoom);
+        if leave == Leave::Hole {
+            self.may_lock(area.flags, added)?;
         }
-        if self.areas.len() as u64 + 3 > MAX_MAP_COUNT {
+        self.may_expand(area.flags, added)?;
+        if self.areas.len() as u64 + 3 > self.policy.max_map_count {
             return Err(Error::TooManyVmas);
         }
         if stays && start + len == area.end && start + new_len <= END && self.is_free(area.end, start + new_len) {
             let more = Area { end: start + new_len, ..part(from, area, area.end) };
+            if area.flags.contains(VmaFlags::ACCOUNT) {
+                self.may_commit((new_len - len) as i64)?;
+            }
             self.areas.insert(area.end, more);
-            self.merge_neighbours();
+            self.merge_at(area.end);
             return Ok(start);
         }
         let target = match to {
@@ -88,6 +95,10 @@ impl ModelSpace {
             self.unmap(target, target + new_len)?;
             return Err(Error::NotMapped);
         }
+        if matches!(to, Destination::Fixed(_)) {
+            self.refuse_sealed(target, target + new_len)?;
+        }
+        let before = self.clone();
         let moved: Vec<(Page, Vec<u8>)> = (self.private.range(start..start + len.min(new_len)))
             .map(|(page, content)| (page - start + target, content.clone()))
             .collect();
@@ -96,18 +107,26 @@ impl ModelSpace {
         let guards: Vec<Page> =
             self.guards.range(start..start + len.min(new_len)).map(|page| page - start + target).collect();
         let there = Area { end: target + new_len, ..part(from, area, start) };
-        let left = Area { end: start + len, flags: area.flags - VmaFlags::LOCKED, ..part(from, area, start) };
-        self.carve(start, start + len);
+        let left = Area { end: start + len, flags: area.flags - LOCK, ..part(from, area, start) };
+        // A second mapping of what is there cuts nothing.
+        if len > 0 {
+            self.carve(start, start + len);
+        }
         if leave == Leave::Area {
             self.areas.insert(start, left);
+            self.merge_at(start);
         }
         self.carve(target, target + new_len);
         self.areas.insert(target, there);
+        self.merge_at(target);
         self.private.extend(moved);
         self.lazy.retain(|page| !(target..target + new_len).contains(page));
         self.lazy.extend(lazy);
         self.guards.extend(guards);
-        self.merge_neighbours();
+        if let Err(error) = before.may_commit(self.committed().wrapping_sub(before.committed()) as i64) {
+            *self = before;
+            return Err(error);
+        }
         Ok(target)
     }
 }

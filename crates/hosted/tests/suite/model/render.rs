@@ -6,7 +6,7 @@ use foldspace::VirtAddr;
 use foldspace::space::Usage;
 use foldspace::vma::VmaFlags;
 
-use super::{Content, Model, ObjectKind, PAGE};
+use super::{Content, Model, NAMES, ObjectKind, PAGE};
 
 /// Device of all files of the tests.
 pub const DEVICE: (u32, u32) = (8, 1);
@@ -14,6 +14,10 @@ pub const DEVICE: (u32, u32) = (8, 1);
 /// The path of a file.
 pub fn path(inode: u64) -> String {
     format!("/tmp/file {inode}")
+}
+
+fn given_name(name: u8) -> &'static str {
+    std::str::from_utf8(NAMES[name as usize]).expect("names are text")
 }
 
 impl Model {
@@ -43,13 +47,16 @@ impl Model {
                     } else if from <= layout.start_stack && until >= layout.start_stack {
                         "[stack]".into()
                     } else {
-                        String::new()
+                        area.name.map_or(String::new(), |name| format!("[anon:{}]", given_name(name)))
                     }
                 }
                 Content::Object(object) => {
                     let (device, inode, name) = match self.objects[object].kind {
                         ObjectKind::File { inode, .. } => (DEVICE, inode, path(inode)),
-                        ObjectKind::Anonymous => ((0, 1), 0, "/dev/zero (deleted)".into()),
+                        ObjectKind::Anonymous => {
+                            let name = area.name.map(|name| format!("[anon_shmem:{}]", given_name(name)));
+                            ((0, 1), 0, name.unwrap_or("/dev/zero (deleted)".into()))
+                        }
                     };
                     write!(line, "{:08x} {:02x}:{:02x} {inode} ", area.offset * PAGE, device.0, device.1).unwrap();
                     name

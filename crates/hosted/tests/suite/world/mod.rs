@@ -1,6 +1,7 @@
 //! The manager and the model side by side: every step is done to both, and whatever can be seen is compared.
 
 mod memory;
+mod notes;
 mod places;
 mod remap;
 mod verify;
@@ -15,7 +16,7 @@ use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
 use foldspace_hosted::{AccessError, CacheSize, Host, Processor, Refusal};
 
 use crate::model::{
-    Content, Force, Model, ModelObject, ModelSpace, ObjectKind, PAGE, Page, pattern, reference_content, render,
+    Content, Force, Model, ModelObject, ModelSpace, ObjectKind, PAGE, Page, Policy, pattern, reference_content, render,
 };
 use crate::ops::{By, Len, Op, Pick, Place, Sharing, Span, What, Where};
 use places::pages;
@@ -56,6 +57,7 @@ pub struct World {
     layout: Layout,
     /// Whether every step is first tried with too few frames, at each point where it takes one.
     pub starved: Starved,
+    policy: Policy,
 }
 
 /// Whether frames run out.
@@ -82,6 +84,13 @@ impl World {
     /// One space, one file, and processors with these caches.
     pub fn new(bytes: u64, processors: &[CacheSize], layout: Layout) -> World {
         let host = Host::new(bytes).expect("the arena is large enough");
+        let policy = Policy {
+            overcommit: host.memory().overcommit(),
+            memory: host.memory().stats().total,
+            ratio: host.memory().overcommit_ratio(),
+            max_map_count: host.memory().max_map_count(),
+            elsewhere: 0,
+        };
         let processors = processors.iter().map(|size| host.processor(*size)).collect();
         let mut world = World {
             host,
@@ -92,6 +101,7 @@ impl World {
             touched: BTreeSet::new(),
             layout,
             starved: Starved::No,
+            policy,
         };
         world.new_space();
         world.new_file(5);
@@ -146,7 +156,7 @@ impl World {
     fn new_space(&mut self) {
         let layout = self.layout;
         let space = self.attempt_result(|world| AddressSpace::new(world.host.memory(), layout)).expect("enough");
-        self.add_space(space, ModelSpace::new(layout));
+        self.add_space(space, ModelSpace::new(layout, self.policy));
     }
 
     fn add_space(&mut self, space: Arc<AddressSpace>, model: ModelSpace) {
@@ -180,19 +190,26 @@ impl World {
             len,
             pages: Default::default(),
             dirty: Default::default(),
+            committed: 0,
         });
     }
 
-    fn new_shared(&mut self, len: u64) -> usize {
-        let object = self.attempt_result(|world| Object::anonymous(world.host.memory(), len)).expect("enough");
-        self.objects.push(object);
+    /// `None`: more than may be committed.
+    fn new_shared(&mut self, len: u64) -> Option<usize> {
+        let object = self.attempt_result(|world| Object::anonymous(world.host.memory(), len));
+        let everybody = self.model.spaces[0].policy.elsewhere + self.model.spaces[0].committed();
+        let allowed = Policy { elsewhere: everybody, ..self.policy }.may_commit(0, 0, (len / PAGE) as i64);
+        assert_eq!(object.as_ref().map(drop), allowed.as_ref().map(drop), "{len:#x} bytes of shared memory");
+        self.objects.push(object.ok()?);
         self.model.objects.push(ModelObject {
             kind: ObjectKind::Anonymous,
             len,
             pages: Default::default(),
             dirty: Default::default(),
+            committed: len / PAGE,
         });
-        self.objects.len() - 1
+        self.model.settle(self.policy);
+        Some(self.objects.len() - 1)
     }
 
     fn space(&self, pick: Pick) -> usize {
@@ -201,6 +218,7 @@ impl World {
 
     /// Does a step to both sides and compares what they say.
     pub fn step(&mut self, op: Op) {
+        self.model.settle(self.policy);
         match op {
             Op::Map(space, target, len, what, flags) => self.map(space, target, len, what, flags),
             Op::Unmap(space, place, len) => {
@@ -243,6 +261,39 @@ impl World {
             }
             Op::Remap(space, at, len, new_len, to, leave) => self.remap(space, at, len, new_len, to, leave),
             Op::MoveAligned(space, area, skip, by) => self.move_aligned(space, area, skip, by),
+            Op::ProtectStack(space, place, len, access) => {
+                let space = self.space(space);
+                if let Some(range) = self.range(space, place, len) {
+                    let real = self.attempt_result(|world| world.spaces[space].protect_stack(range, access));
+                    let (start, end) = model_range(range);
+                    let model = self.model.spaces[space].protect_stack(start, end, access);
+                    assert_eq!(real, model, "protect the stack in {range:?}: {access:?}");
+                }
+            }
+            Op::Note(space, place, len, note) => {
+                let space = self.space(space);
+                if let Some(range) = self.range(space, place, len) {
+                    self.note(space, range, note);
+                }
+            }
+            Op::NoteArea(space, area, note) => {
+                let space = self.space(space);
+                if let Some(range) = self.area(space, area).and_then(|(start, end)| page_range(start, end)) {
+                    self.note(space, range, note);
+                }
+            }
+            Op::LockAll(space, now, future) => {
+                let space = self.space(space);
+                let real = self.spaces[space].lock_all(now, future);
+                assert_eq!(real, self.model.spaces[space].lock_all(now, future), "lock all {now:?}, then {future:?}");
+            }
+            Op::UnlockAll(space) => {
+                let space = self.space(space);
+                self.spaces[space].unlock_all();
+                self.model.spaces[space].unlock_all();
+            }
+            Op::Overcommit(mode, percent) => self.set_overcommit(mode, percent),
+            Op::MapCount(space, more) => self.set_map_count(space, more),
             Op::Brk(space, by) => {
                 let space = self.space(space);
                 let now = self.model.spaces[space].layout.brk;
@@ -296,9 +347,16 @@ impl World {
             Op::Fork(space, mode) => {
                 let space = self.space(space);
                 self.spaces[space].set_fork_mode(mode);
-                let child = self.attempt_result(|world| world.spaces[space].fork()).expect("enough");
-                assert_eq!(child.fork_mode(), mode, "a child inherits the mode");
+                let child = self.attempt_result(|world| world.spaces[space].fork());
                 let model = self.model.fork(space);
+                let (child, model) = match (child, model) {
+                    (Ok(child), Ok(model)) => (child, model),
+                    (child, model) => {
+                        assert_eq!(child.map(drop), model.map(drop), "fork");
+                        return;
+                    }
+                };
+                assert_eq!(child.fork_mode(), mode, "a child inherits the mode");
                 self.add_space(child, model);
             }
             Op::Exit(space) => {
@@ -402,7 +460,10 @@ impl World {
         let len = pages(len) * PAGE;
         let (content, page_offset) = match what {
             What::Private => (Content::Anonymous, 0),
-            What::Shared => (Content::Object(self.new_shared(len)), 0),
+            What::Shared => match self.new_shared(len) {
+                Some(object) => (Content::Object(object), 0),
+                None => return,
+            },
             What::Reference(number) => (Content::Reference(number % 4), 0),
             What::Object(object, at, _) => (Content::Object(object as usize % self.objects.len()), at.into()),
         };
@@ -557,6 +618,10 @@ impl World {
         drop(objects);
         host
     }
+}
+
+fn model_range(range: PageRange) -> (Page, Page) {
+    (range.start().get() / PAGE, range.end().get() / PAGE)
 }
 
 fn page_range(start: Page, end: Page) -> Option<PageRange> {

@@ -45,6 +45,9 @@ impl World {
                 "object {number} can be written"
             );
         }
+        let committed: u64 = self.model.spaces.iter().map(ModelSpace::committed).sum();
+        let of_objects: u64 = self.model.objects.iter().map(|object| object.committed).sum();
+        assert_eq!(self.host.memory().committed_pages(), committed + of_objects, "committed pages");
         if let Err(violation) = self.host.memory().check(&spaces, &objects) {
             panic!("invariant violated: {violation:?}");
         }

@@ -72,7 +72,7 @@ impl<'t> Plan<'t> {
     }
 
     /// The new tree as it can be read before it is published.
-    #[cfg(test)]
+    #[inline]
     pub(in super::super) fn root(&self) -> Option<NodeRef<'_>> {
         self.root.as_ref().map(NewNode::as_ref)
     }

@@ -1,0 +1,30 @@
+//! prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME): names for anonymous memory.
+
+use super::modify::Holes;
+use super::{AddressSpace, retry_after_reclaim};
+use crate::addr::PageRange;
+use crate::error::{Error, Result};
+use crate::vma::{Backing, Name};
+
+impl AddressSpace {
+    /// Names the anonymous memory in `range`, shared anonymous memory too; `None` takes names away. All VMAs named by one call, and what
+    /// is split or forked from them, share the one copy of the name. Which names are allowed is for the caller to check.
+    ///
+    /// # Errors
+    ///
+    /// As on Linux: holes are passed over and make it [`Error::NotMapped`] at the end (ENOMEM). A file ends it at once
+    /// ([`Error::WrongKind`], EBADF), as does [`Error::TooManyVmas`] (EAGAIN); what comes before is named. [`Error::OutOfMemory`]
+    /// (EAGAIN): nothing has changed.
+    pub fn set_name(&self, range: PageRange, name: Option<Name>) -> Result<()> {
+        retry_after_reclaim(&self.memory, |guard| {
+            let _layout = self.writer.lock();
+            self.modify(guard, range, Holes::Skip, |piece, vma| {
+                if matches!(&vma.backing, Backing::Object(object) if !object.is_anonymous()) {
+                    return Err(Error::WrongKind);
+                }
+                piece.name.clone_from(&name);
+                Ok(())
+            })
+        })
+    }
+}
