@@ -9,7 +9,7 @@ pub struct Contents {
     pub anonymous: u64,
     /// Of objects.
     pub objects: u64,
-    /// Of these, those that are mapped somewhere.
+    /// Of these, those that an address space maps, or a table of the object's own.
     pub objects_mapped: u64,
 }
 

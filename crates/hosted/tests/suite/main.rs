@@ -2,6 +2,7 @@
 
 mod chaos;
 mod checker;
+mod contents;
 mod cost;
 mod frames;
 mod guards;
