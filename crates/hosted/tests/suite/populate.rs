@@ -1,7 +1,8 @@
-//! Populating: where it stops, and what is there then.
+//! Populating: where it stops, and what is there then; and how it counts.
 
 use std::sync::Arc;
 
+use foldspace::backing::{Identity, Source};
 use foldspace::proc::{FrameNumbers, PagemapEntry};
 use foldspace::space::{Access, Failures, Fault, MapRequest, Placement, PopulateError};
 use foldspace::vma::{Backing, VmaFlags};
@@ -134,4 +135,49 @@ fn a_pagemap_has_an_entry_for_each_page() {
     assert_eq!(space.pagemap(pages(0, 2), FrameNumbers::Shown, &mut entries), Err(Error::BadRange));
     assert_eq!(space.pagemap(pages(0, 3), FrameNumbers::Shown, &mut entries), Ok(()));
     assert_eq!(entries, [PagemapEntry(0); 3], "nothing is mapped");
+}
+
+/// A file of zeros.
+struct Zeros;
+
+impl Source for Zeros {
+    fn fill(&self, _index: u64, _page: &mut [u8]) -> foldspace::Result<()> {
+        Ok(())
+    }
+    fn identity(&self) -> Identity {
+        Identity::default()
+    }
+    fn path(&self, _out: &mut Vec<u8>) {}
+}
+
+#[test]
+fn files_and_shared_memory_in_one_table_are_told_apart() {
+    let (host, space) = machine();
+    let file = Object::new(host.memory(), Box::new(Zeros), 8 * PAGE).unwrap();
+    let shared = Object::anonymous(host.memory(), 8 * PAGE).unwrap();
+    let mut go_on = || false;
+    let resident = |space: &AddressSpace| {
+        let usage = space.usage();
+        (usage.resident_anon, usage.resident_file, usage.resident_shared)
+    };
+    map(&space, pages(0, 4), RW, Backing::Object(file.clone()));
+    space.populate(pages(0, 4), Access::Read, &mut go_on).unwrap();
+    assert_eq!(resident(&space), (0, 4, 0));
+    map(&space, pages(4, 3), RW | VmaFlags::SHARED, Backing::Object(shared.clone()));
+    space.populate(pages(4, 3), Access::Write, &mut go_on).unwrap();
+    assert_eq!(resident(&space), (0, 4, 3));
+    space.populate(pages(1, 1), Access::Write, &mut go_on).unwrap();
+    assert_eq!(resident(&space), (1, 3, 3), "a private copy is no page of the file any more");
+    // In tables of their own.
+    map(&space, pages(1024, 8), RW | VmaFlags::SHARED, Backing::Object(shared));
+    map(&space, pages(2048, 8), R | VmaFlags::SHARED, Backing::Object(file));
+    space.populate(pages(1024, 8), Access::Read, &mut go_on).unwrap();
+    space.populate(pages(2048, 8), Access::Read, &mut go_on).unwrap();
+    assert_eq!(resident(&space), (1, 3 + 8, 3 + 8));
+    space.unmap(pages(0, 4)).unwrap();
+    assert_eq!(resident(&space), (0, 8, 3 + 8));
+    let mut text = Vec::new();
+    // The code is where the layout says.
+    space.statm(&mut text);
+    assert_eq!(text, b"19 19 19 256 0 0 0\n");
 }
