@@ -24,4 +24,5 @@ mod remap;
 mod shootdown;
 mod sizes;
 mod threads;
+mod truncation;
 mod world;
