@@ -114,8 +114,8 @@ impl Cache {
 
 /// All frames of a machine, or of an arena, and what is needed to manage them.
 ///
-/// Lock order, outermost first: writers' lock of a parent address space, of its child; tables, parent before child; pages of an object;
-/// the list of homes; a lineage; a cache of frames; the buddy lists. None is held while another's wait could depend on it.
+/// Lock order, outermost first: cutting of an object; writers' lock of an address space; tables, parent before child; pages of an object; the
+/// list of homes; a lineage; a cache of frames; the buddy lists. The row of address spaces is locked below a writers' lock, or alone. None is held while another's wait could depend on it.
 pub struct Memory {
     map: DirectMap,
     platform: Box<dyn Platform>,

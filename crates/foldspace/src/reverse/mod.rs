@@ -5,6 +5,7 @@
 
 mod lineage;
 mod listed;
+mod paths;
 
 use spin::Mutex;
 

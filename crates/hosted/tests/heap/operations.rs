@@ -129,6 +129,8 @@ pub const OPERATIONS: &[Operation] = &[
     Operation { name: "write of a file", act: |m, _| m.file.write_at(2 * PAGE_SIZE + 5, &[7; 5000]).map(drop) },
     Operation { name: "read of a file", act: |m, _| m.file.read_at(PAGE_SIZE, &mut [0; 5000]).map(drop) },
     Operation { name: "cut of a file", act: |m, _| m.file.set_len(PAGE_SIZE) },
+    Operation { name: "hole in a file", act: |m, _| m.file.punch_hole(100..3 * PAGE_SIZE) },
+    Operation { name: "pages for a file", act: |m, _| m.file.ensure(0..9 * PAGE_SIZE) },
 ];
 
 impl Made {

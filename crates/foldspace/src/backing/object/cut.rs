@@ -81,13 +81,15 @@ impl Object {
     /// # Errors
     ///
     /// Out of memory, or what the source says, for a page at the edge whose other part is in the source; and for the note that the source does
-    /// not count there any more. Nothing has changed.
+    /// not count there any more. Nothing has changed, but that the first of these pages may be in memory now.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<()> {
         let _one_at_a_time = self.cutting.lock();
         let guard = self.memory.pin();
         let mut garbage = Garbage::new();
         let whole = range.start.div_ceil(PAGE_SIZE)..range.end / PAGE_SIZE;
         let edges = edges(&range);
+        // Stays so: only who cuts adds any.
+        self.cache.lock().reserve_hole()?;
         for (index, _) in edges.iter().flatten() {
             // Zeros in a page of zeros are not worth a frame.
             if self.cache.lock().is_in_source_only(*index) {
@@ -95,7 +97,6 @@ impl Object {
             }
         }
         let mut cache = self.cache.lock();
-        cache.reserve_hole()?;
         for (index, bytes) in edges.into_iter().flatten() {
             if let Some(frame) = cache.get(index) {
                 self.memory.record(frame).set_dirty();

@@ -1,14 +1,18 @@
 //! What can be seen of a life without changing it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use foldspace::platform::SpaceId;
 use foldspace::vma::VmaFlags;
-use foldspace::{AddressSpace, Object, VirtAddr};
+use foldspace::{AddressSpace, Frame, Object, VirtAddr};
 use foldspace_hosted::Cause;
 
 use super::{World, difference};
 use crate::model::{Content, Dirty, ModelSpace, ObjectKind, PAGE, Page};
 use crate::sizes::{self, Shown};
+
+/// Frames that are looked up after each step, at most.
+const MOST_FRAMES: usize = 100;
 
 impl World {
     /// Compares all that can be seen without changing anything, and verifies the invariants.
@@ -31,6 +35,7 @@ impl World {
         let shown = sizes::verify(&self.host, &spaces);
         self.verify_marks(&shown);
         self.verify_dirty(&shown);
+        self.verify_paths(&shown);
         for (number, object) in objects.iter().enumerate() {
             let shared = VmaFlags::SHARED;
             assert_eq!(
@@ -62,6 +67,23 @@ impl World {
                 let lazy = self.model.spaces[number].lazy.contains(&(leaf.addr.get() / PAGE));
                 assert_eq!(!leaf.dirty, lazy, "whether {} of space {number} was freed lazily", leaf.addr);
             }
+        }
+    }
+
+    /// From each frame its address spaces are found, and where it is in each.
+    fn verify_paths(&self, shown: &Shown) {
+        let mut mapped: BTreeMap<Frame, BTreeSet<(SpaceId, VirtAddr)>> = BTreeMap::new();
+        for (space, leaves) in self.spaces.iter().zip(&shown.leaves) {
+            for leaf in leaves {
+                mapped.entry(leaf.frame).or_default().insert((space.id(), leaf.addr));
+            }
+        }
+        for (frame, places) in mapped.iter().take(MOST_FRAMES) {
+            let mut found = Vec::new();
+            let climbed = self.host.memory().mappings(*frame, |space, addr| found.push((space.id(), addr)));
+            climbed.expect("heap");
+            found.sort();
+            assert!(found.iter().eq(places), "{frame:?} is found at {found:?}, and is at {places:?}");
         }
     }
 
