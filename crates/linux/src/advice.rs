@@ -1,6 +1,6 @@
 //! madvise.
 
-use foldspace::space::Access;
+use foldspace::space::{Access, Advice as Noted};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, PageRange};
 use linux_raw_sys::general as raw;
@@ -45,10 +45,14 @@ pub(crate) fn advise(
 
 /// What advice means here.
 enum Advice {
-    /// It may be ignored.
-    Hint,
+    /// It is noted, and looked at later.
+    Note(Noted),
+    /// Nothing.
+    Nothing,
     /// Private memory starts afresh.
     Discard,
+    /// Locked memory too.
+    DiscardLocked,
     /// Private memory need not keep its content.
     Free,
     /// It is not needed soon.
@@ -63,42 +67,52 @@ enum Advice {
     InstallGuards,
     /// They are accessible again.
     RemoveGuards,
-    /// It changes what the program sees, and the memory manager cannot do it yet.
-    Unsupported,
 }
 
 impl Advice {
     fn of(number: i32) -> Option<Advice> {
         Some(match number as u32 {
-            raw::MADV_NORMAL
-            | raw::MADV_RANDOM
-            | raw::MADV_SEQUENTIAL
-            | raw::MADV_WILLNEED
-            | raw::MADV_MERGEABLE
-            | raw::MADV_UNMERGEABLE
-            | raw::MADV_HUGEPAGE
-            | raw::MADV_NOHUGEPAGE
-            | raw::MADV_DONTDUMP
-            | raw::MADV_DODUMP => Advice::Hint,
-            raw::MADV_DONTNEED | raw::MADV_DONTNEED_LOCKED => Advice::Discard,
+            raw::MADV_NORMAL => Advice::Note(Noted::Normal),
+            raw::MADV_RANDOM => Advice::Note(Noted::Random),
+            raw::MADV_SEQUENTIAL => Advice::Note(Noted::Sequential),
+            raw::MADV_DONTFORK => Advice::Note(Noted::DontFork),
+            raw::MADV_DOFORK => Advice::Note(Noted::DoFork),
+            raw::MADV_WIPEONFORK => Advice::Note(Noted::WipeOnFork),
+            raw::MADV_KEEPONFORK => Advice::Note(Noted::KeepOnFork),
+            raw::MADV_DONTDUMP => Advice::Note(Noted::DontDump),
+            raw::MADV_DODUMP => Advice::Note(Noted::DoDump),
+            raw::MADV_HUGEPAGE => Advice::Note(Noted::HugePage),
+            raw::MADV_NOHUGEPAGE => Advice::Note(Noted::NoHugePage),
+            raw::MADV_MERGEABLE => Advice::Note(Noted::Mergeable),
+            raw::MADV_UNMERGEABLE => Advice::Note(Noted::Unmergeable),
+            // Everything is where it is needed.
+            raw::MADV_WILLNEED => Advice::Nothing,
+            raw::MADV_DONTNEED => Advice::Discard,
+            raw::MADV_DONTNEED_LOCKED => Advice::DiscardLocked,
             raw::MADV_FREE => Advice::Free,
             raw::MADV_COLD => Advice::Cold,
             raw::MADV_PAGEOUT => Advice::PageOut,
+            raw::MADV_REMOVE => Advice::Remove,
             raw::MADV_POPULATE_READ => Advice::Populate(Access::Read),
             raw::MADV_POPULATE_WRITE => Advice::Populate(Access::Write),
             raw::MADV_GUARD_INSTALL => Advice::InstallGuards,
             raw::MADV_GUARD_REMOVE => Advice::RemoveGuards,
-            raw::MADV_REMOVE => Advice::Remove,
-            raw::MADV_DONTFORK | raw::MADV_DOFORK | raw::MADV_WIPEONFORK | raw::MADV_KEEPONFORK => Advice::Unsupported,
             _ => return None,
         })
     }
 
     fn give(&self, caller: &impl Caller, space: &AddressSpace, range: PageRange) -> Result<(), Errno> {
         let given = match self {
-            Advice::Hint if is_mapped(space, range) => Ok(()),
-            Advice::Hint => Err(Error::NotMapped),
+            Advice::Note(note) => {
+                return space.advise(range, *note).map_err(|error| match error {
+                    Error::OutOfMemory | Error::TooManyVmas => Errno::EAGAIN,
+                    error => error.into(),
+                });
+            }
+            Advice::Nothing if is_mapped(space, range) => Ok(()),
+            Advice::Nothing => Err(Error::NotMapped),
             Advice::Discard => space.discard(range),
+            Advice::DiscardLocked => space.discard_locked(range),
             Advice::Free => space.free(range),
             Advice::Cold => space.cold(range),
             Advice::PageOut => space.pageout(range),
@@ -106,8 +120,6 @@ impl Advice {
             Advice::Populate(access) => return populate(caller, space, range, *access),
             Advice::InstallGuards => space.guard_install(range),
             Advice::RemoveGuards => space.guard_remove(range),
-            // What it promises is not there, and a program must not believe it is.
-            Advice::Unsupported => return Err(Errno::EINVAL),
         };
         given.map_err(|error| match error {
             // Locked memory.

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use bitflags::bitflags;
 use foldspace::backing::Reference;
-use foldspace::{AddressSpace, Object};
+use foldspace::{AddressSpace, Memory, Object};
 
 use crate::errno::Errno;
 
@@ -34,8 +34,31 @@ pub trait Caller {
     /// # Errors
     ///
     /// As [`Object::anonymous`].
-    fn shared_memory(&self, len: u64) -> Result<Arc<Object>, Errno> {
-        Ok(Object::anonymous(self.space().memory(), len)?)
+    fn shared_memory(&self, len: u64, reserve: Reserve) -> Result<Arc<Object>, Errno> {
+        Ok(reserve.object(self.space().memory(), len)?)
+    }
+}
+
+/// Whether memory is committed when it is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reserve {
+    /// It is: a limit may refuse it.
+    Yes,
+    /// Not unless all memory is (`MAP_NORESERVE`).
+    No,
+}
+
+impl Reserve {
+    /// Shared anonymous memory of `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::anonymous`].
+    pub fn object(self, memory: &Arc<Memory>, len: u64) -> foldspace::Result<Arc<Object>> {
+        match self {
+            Reserve::Yes => Object::anonymous(memory, len),
+            Reserve::No => Object::anonymous_unreserved(memory, len),
+        }
     }
 }
 

@@ -5,10 +5,10 @@
 
 use foldspace::space::{MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
-use foldspace::{PageRange, VirtAddr};
+use foldspace::{AddressSpace, PageRange, VirtAddr};
 
 use crate::abi;
-use crate::caller::{Caller, Capability, Content, OpenFile, OpenRights};
+use crate::caller::{Caller, Capability, Content, OpenFile, OpenRights, Reserve};
 use crate::errno::Errno;
 use crate::mprotect::access;
 use crate::populate::populate_mapping;
@@ -63,11 +63,19 @@ pub fn mmap(
         Ok(source) if huge.is_none() => source,
         refused => {
             caller.space().find_place(placement, len, &Backing::Anonymous)?;
+            may_lock(caller.space(), len, flags)?;
             refused?;
             return Err(no_huge_pages(caller, placement, len, offset.is_multiple_of(huge.unwrap_or(PAGE))));
         }
     };
+    let locked = flags & abi::MAP_LOCKED != 0;
+    if locked && caller.space().with_layout(|layout| layout.lock_limit) == 0 {
+        // If there is a place.
+        caller.space().find_place(placement, len, &Backing::Anonymous)?;
+        return Err(Errno::EPERM);
+    }
     vma |= access(prot);
+    vma.set(VmaFlags::LOCKED, locked);
     vma.set(VmaFlags::GROWS_DOWN, flags & abi::MAP_GROWSDOWN != 0);
     vma.set(VmaFlags::NO_RESERVE, vma.contains(VmaFlags::NO_RESERVE) || flags & abi::MAP_NORESERVE != 0);
     // Since 6.7: a stack of huge pages would be mostly unused.
@@ -75,7 +83,8 @@ pub fn mmap(
     let (backing, page_offset) = match content {
         Content::Object(object) => (Backing::Object(object), offset / PAGE),
         Content::Zeros | Content::ZerosOf(_) if vma.contains(VmaFlags::SHARED) => {
-            let object = caller.shared_memory(len);
+            let reserve = if vma.contains(VmaFlags::NO_RESERVE) { Reserve::No } else { Reserve::Yes };
+            let object = caller.shared_memory(len, reserve);
             (Backing::Object(object.inspect_err(|_| leave_gap(caller, placement, len))?), 0)
         }
         Content::Zeros => (Backing::Anonymous, 0),
@@ -84,13 +93,35 @@ pub fn mmap(
         Content::Unmappable => return Err(Errno::ENODEV),
     };
     let start = caller.space().map(MapRequest { placement, len, flags: vma, backing, page_offset })?;
-    let populate = flags & (abi::MAP_POPULATE | abi::MAP_NONBLOCK) == abi::MAP_POPULATE;
-    if (populate || flags & abi::MAP_LOCKED != 0)
+    populate_new(caller, start, len, flags);
+    Ok(start.get())
+}
+
+/// Faults in what is to be there at once: by `MAP_POPULATE`, or since it is locked.
+fn populate_new(caller: &impl Caller, start: VirtAddr, len: u64, flags: u64) {
+    let asked = flags & (abi::MAP_POPULATE | abi::MAP_NONBLOCK) == abi::MAP_POPULATE;
+    let future = caller.space().with_layout(|layout| layout.future_lock);
+    let locked = flags & abi::MAP_LOCKED != 0 || future.contains(VmaFlags::LOCKED);
+    if (asked || locked)
+        && !future.contains(VmaFlags::LOCK_ON_FAULT)
         && let Some(range) = PageRange::from_len(start, len)
     {
         populate_mapping(caller, range);
     }
-    Ok(start.get())
+}
+
+/// What Linux says of the lock before it looks at the kind of a mapping.
+fn may_lock(space: &AddressSpace, len: u64, flags: u64) -> Result<(), Errno> {
+    let layout = space.layout();
+    let wanted = flags & abi::MAP_LOCKED != 0;
+    if wanted && layout.lock_limit == 0 {
+        return Err(Errno::EPERM);
+    }
+    let locked = space.vmas().view().summary().totals.pages.locked.saturating_mul(PAGE).saturating_add(len);
+    if (wanted || layout.future_lock.contains(VmaFlags::LOCKED)) && locked > layout.lock_limit {
+        return Err(Errno::EAGAIN);
+    }
+    Ok(())
 }
 
 /// Where the mapping is to go, with the checks of a fixed address (`__get_unmapped_area`), which must be a multiple of `page`.

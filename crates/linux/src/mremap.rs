@@ -1,11 +1,13 @@
 //! mremap.
 
 use foldspace::space::{Destination, Leave, RemapRequest};
-use foldspace::{Error, VirtAddr};
+use foldspace::vma::VmaFlags;
+use foldspace::{AddressSpace, Error, PageRange, VirtAddr};
 
 use crate::abi::{MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE};
 use crate::caller::Caller;
 use crate::errno::Errno;
+use crate::populate::populate_mapping;
 use crate::range::{TASK_SIZE, is_aligned, page_align};
 
 /// mremap(2). Returns the address.
@@ -36,7 +38,18 @@ pub fn mremap(
         Error::NotMapped => Errno::EFAULT,
         error => error.into(),
     })?;
+    // What a locked area has gained is there at once.
+    if let Some(gained) = PageRange::new(VirtAddr(moved.get().saturating_add(old_len)), VirtAddr(moved.get() + new_len))
+        && is_locked(caller.space(), gained.start())
+    {
+        populate_mapping(caller, gained);
+    }
     Ok(moved.get())
+}
+
+fn is_locked(space: &AddressSpace, address: VirtAddr) -> bool {
+    let lock = VmaFlags::LOCKED | VmaFlags::LOCK_ON_FAULT;
+    space.vmas().view().find(address).is_some_and(|vma| vma.flags & lock == VmaFlags::LOCKED)
 }
 
 /// Linux's order: `check_mremap_params` in mm/mremap.c.

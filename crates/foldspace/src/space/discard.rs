@@ -22,6 +22,19 @@ impl AddressSpace {
     /// discarded all the same, as on Linux.
     /// [`Error::OutOfMemory`]: nothing is discarded of the VMA at which it happened.
     pub fn discard(&self, range: PageRange) -> Result<()> {
+        self.discard_unless(VmaFlags::LOCKED, range)
+    }
+
+    /// [`AddressSpace::discard`] of locked memory too (MADV_DONTNEED_LOCKED); it stays locked.
+    ///
+    /// # Errors
+    ///
+    /// As [`AddressSpace::discard`], never [`Error::AccessDenied`].
+    pub fn discard_locked(&self, range: PageRange) -> Result<()> {
+        self.discard_unless(VmaFlags::empty(), range)
+    }
+
+    fn discard_unless(&self, refused: VmaFlags, range: PageRange) -> Result<()> {
         retry_after_reclaim(&self.memory, |guard| {
             let _layout = self.writer.lock();
             let (mut reached, mut holes) = (range.start(), false);
@@ -30,7 +43,7 @@ impl AddressSpace {
                 holes |= part.start() > reached;
                 reached = part.end();
                 may_lose_content(vma)?;
-                if vma.flags.contains(VmaFlags::LOCKED) {
+                if vma.flags.intersects(refused) {
                     return Err(Error::AccessDenied);
                 }
                 if self.tables().holds_private(part) {

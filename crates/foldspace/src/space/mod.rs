@@ -143,6 +143,12 @@ impl AddressSpace {
         *self.writer.lock()
     }
 
+    /// Looks at them.
+    #[inline]
+    pub fn with_layout<R>(&self, look: impl FnOnce(&Layout) -> R) -> R {
+        look(&self.writer.lock())
+    }
+
     /// Changes them (exec, limits).
     pub fn update_layout(&self, change: impl FnOnce(&mut Layout)) {
         change(&mut self.writer.lock());

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use foldspace::addr::{PAGE_SIZE, VirtAddr};
 use foldspace::{AddressSpace, Object};
-use foldspace_linux::{Caller, Capability, Content, OpenFile, OpenRights};
+use foldspace_linux::{Caller, Capability, Content, OpenFile, OpenRights, Reserve};
 use syscalls::Sysno;
 
 use super::{Handler, SysResult, SyscallContext};
@@ -27,6 +27,7 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::brk, brk),
     (Sysno::mremap, mremap),
     (Sysno::remap_file_pages, remap_file_pages),
+    (Sysno::mseal, mseal),
 ];
 
 pub(super) const PAGE: u64 = PAGE_SIZE;
@@ -75,8 +76,8 @@ impl Caller for Current<'_> {
         signal::fatal_pending(self.task)
     }
 
-    fn shared_memory(&self, len: u64) -> Result<Arc<Object>, Errno> {
-        let object = Object::anonymous(memory(), len)?;
+    fn shared_memory(&self, len: u64, reserve: Reserve) -> Result<Arc<Object>, Errno> {
+        let object = reserve.object(memory(), len)?;
         objects::made(&object);
         Ok(object)
     }
@@ -147,5 +148,11 @@ fn mremap(ctx: &mut SyscallContext<'_>) -> SysResult {
 fn remap_file_pages(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [address, len, prot, offset, flags, _] = ctx.args;
     call(ctx, |caller| foldspace_linux::remap_file_pages(caller, address, len, prot, offset, flags))?;
+    Ok(0)
+}
+
+fn mseal(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [address, len, flags, ..] = ctx.args;
+    call(ctx, |caller| foldspace_linux::mseal(caller, address, len, flags))?;
     Ok(0)
 }

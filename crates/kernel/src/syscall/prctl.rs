@@ -32,6 +32,10 @@ fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     let all_zero = |result: SysResult| if value == 0 { rest_is_zero(result) } else { Err(Errno::EINVAL) };
     match option as u32 {
         PR_FOLDSPACE_FORK_MODE => fork_mode(value),
+        raw::PR_SET_VMA => {
+            call(ctx, |caller| foldspace_linux::prctl_set_vma(caller, value, arg3, arg4, arg5))?;
+            Ok(0)
+        }
         raw::PR_SET_MM => {
             call(ctx, |caller| foldspace_linux::prctl_set_mm(caller, value, arg3, arg4, arg5))?;
             Ok(0)

@@ -2,7 +2,7 @@
 
 use crate::host::Call;
 use crate::hosted::parse;
-use crate::pair::{As, PAGE, Pair, TASK_SIZE, WINDOW, WINDOW_LEN, fields_of};
+use crate::pair::{As, PAGE, Pair, TASK_SIZE, WINDOW, WINDOW_LEN, fields_of, joined};
 use crate::scene::{self, Random, address, hits_own, len, show};
 
 /// How many calls of each kind are tried.
@@ -12,7 +12,7 @@ const ROUNDS: usize = 4000;
 const STAYS: u64 = 1 << 62;
 
 /// Makes generated calls, each on a fresh scene, and lists what differs.
-fn compare(who: As, seed: u64, generate: impl FnMut(&mut Random, &Pair) -> Option<Call>) {
+fn compare(who: As, seed: u64, generate: impl FnMut(&mut Random, &mut Pair) -> Option<Call>) {
     compare_and(who, seed, generate, |_| None);
 }
 
@@ -20,21 +20,26 @@ fn compare(who: As, seed: u64, generate: impl FnMut(&mut Random, &Pair) -> Optio
 fn compare_and(
     who: As,
     seed: u64,
-    mut generate: impl FnMut(&mut Random, &Pair) -> Option<Call>,
+    mut generate: impl FnMut(&mut Random, &mut Pair) -> Option<Call>,
     mut look: impl FnMut(&Pair) -> Option<String>,
 ) {
     let mut pair = Pair::new(who);
     let mut random = Random(seed);
-    let (mut tried, mut differences, mut errors) = (0, Vec::new(), std::collections::BTreeMap::new());
+    let (mut tried, mut cuts, mut differences, mut errors) = (0, 0, Vec::new(), std::collections::BTreeMap::new());
     while tried < ROUNDS {
+        pair.must(call(libc::SYS_munlockall, [0; 6]));
         scene::set(&mut pair);
-        let Some(call) = generate(&mut random, &pair) else { continue };
+        let Some(call) = generate(&mut random, &mut pair) else { continue };
         tried += 1;
         let Some((on_linux, here)) = pair.call(call) else {
             panic!("the host's process died of {}", show(call));
         };
         *errors.entry(on_linux.min(0)).or_insert(0) += 1;
-        let (linux_maps, our_maps) = pair.windows();
+        let (mut linux_maps, mut our_maps) = pair.windows();
+        if leaves_cuts(call, on_linux) {
+            (linux_maps, our_maps) = (joined(&linux_maps), joined(&our_maps));
+            cuts += 1;
+        }
         if !same(call, on_linux, here) {
             differences.push(format!("{}: {on_linux:#x} on Linux, {here:#x} here", show(call)));
         } else if linux_maps != our_maps {
@@ -45,7 +50,7 @@ fn compare_and(
         clean_up(&mut pair, call, on_linux, here);
     }
     let outcomes: Vec<String> = errors.iter().map(|(errno, times)| format!("{errno}: {times}")).collect();
-    println!("{tried} calls; results on Linux: {}", outcomes.join(", "));
+    println!("{tried} calls, {cuts} that may leave cuts; results on Linux: {}", outcomes.join(", "));
     let shown: Vec<&str> = differences.iter().take(40).map(String::as_str).collect();
     assert!(differences.is_empty(), "{} of {tried} differ:\n{}", differences.len(), shown.join("\n"));
 }
@@ -54,6 +59,11 @@ fn compare_and(
 fn same(call: Call, on_linux: i64, here: i64) -> bool {
     let low = call[0] == libc::SYS_mmap as u64 && call[4] & 0x40 != 0 && on_linux > 0 && on_linux as u64 != call[1];
     if low && here != on_linux { (0x4000_0000..0x8000_0000).contains(&here) } else { on_linux == here }
+}
+
+/// Where Linux cuts areas at the ends of what it is to replace, and then finds that there may not be so much memory: it leaves them cut.
+fn leaves_cuts(call: Call, on_linux: i64) -> bool {
+    call[0] == libc::SYS_mmap as u64 && call[4] & 0x10 != 0 && on_linux == -i64::from(libc::ENOMEM)
 }
 
 /// Undoes what a call left outside the window.
@@ -92,12 +102,14 @@ fn prot(random: &mut Random) -> u64 {
     }
 }
 
-fn map(random: &mut Random, pair: &Pair) -> Option<Call> {
+fn map(random: &mut Random, pair: &mut Pair) -> Option<Call> {
     let address = address(random);
     let len = len(random, address);
     let kind = random.pick(&[1, 2, 2, 2, 3, 8, 0, 4, 9]);
     let mut flags = kind;
-    for flag in [0x10, 0x20, 0x40, 0x100, 0x800, 0x1000, 0x4000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000] {
+    for flag in
+        [0x10, 0x20, 0x40, 0x100, 0x800, 0x1000, 0x2000, 0x4000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000]
+    {
         let often = matches!(flag, 0x10 | 0x20);
         if random.once_in(if often { 2 } else { 10 }) {
             flags |= flag;
@@ -130,12 +142,10 @@ fn map(random: &mut Random, pair: &Pair) -> Option<Call> {
     };
     let fixed = flags & 0x10 != 0 && flags & 0x10_0000 == 0;
     let huge_page_without_reservation = flags & 0x4_0000 != 0 && flags & 0x4000 != 0;
-    let much = len > 1 << 24 && flags & 0x1_8000 != 0;
+    let much = len > 1 << 24 && flags & 0x1_a000 != 0;
     // Two limits on Linux: `vm.mmap_min_addr` for who may not, and the larger of that and a constant for hints.
     let between = flags & 0x10_0010 != 0 && (1..0x1_0000).contains(&address);
-    // Until there is a limit to what is committed.
-    let committed = (1 << 32..=TASK_SIZE).contains(&len);
-    if committed || between || fixed && hits_own(pair, address, len) || huge_page_without_reservation || much {
+    if between || fixed && hits_own(pair, address, len) || huge_page_without_reservation || much {
         return None;
     }
     Some(call(libc::SYS_mmap, [address, len, prot(random), flags, fd as u64, offset]))
@@ -249,7 +259,7 @@ fn vector(random: &mut Random, apart_from: std::ops::Range<u64>) -> [u64; 2] {
 #[test]
 fn process_vm() {
     let mut scratch = 0;
-    let generate = |random: &mut Random, pair: &Pair| {
+    let generate = |random: &mut Random, pair: &mut Pair| {
         for page in [0, 1, 2, 3, 10, 11, 12, 13] {
             scratch += 1;
             pair.poke(scene::page(page), &[scratch as u8; PAGE as usize]);
@@ -275,7 +285,7 @@ fn process_vm() {
 #[test]
 fn prctl_set_mm() {
     const FIELDS: [usize; 11] = [26, 27, 45, 46, 47, 0, 28, 48, 49, 50, 51];
-    let generate = |random: &mut Random, pair: &Pair| {
+    let generate = |random: &mut Random, pair: &mut Pair| {
         let option = match random.next() % 4 {
             0..2 => 14,
             2 => random.next() % 18,
@@ -341,7 +351,7 @@ fn heap(maps: &str, start: u64) -> Vec<(u64, u64, String)> {
 
 #[test]
 fn brk() {
-    let generate = |random: &mut Random, pair: &Pair| {
+    let generate = |random: &mut Random, pair: &mut Pair| {
         let layout = pair.hosted.space.layout();
         let (start, end) = (layout.start_brk.get(), layout.brk.get());
         // Below that is what libc has on the heap: its child's only to look at.
@@ -376,7 +386,8 @@ fn madvise() {
         let len = len(random, address);
         let advice = match random.next() % 8 {
             0 => random.pick(&[5, 6, 7, 26, 99, 100, 104, 200, u64::MAX, 1 << 31, 4 | 1 << 32]),
-            _ => random.pick(&[3, 4, 8, 9, 20, 21, 22, 23, 102, 103]),
+            _ => random
+                .pick(&[0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 102, 103]),
         };
         let harmless = advice == 3 || !hits_own(pair, address, len);
         harmless.then(|| call(libc::SYS_madvise, [address, len, advice, 0, 0, 0]))
@@ -419,9 +430,116 @@ fn mremap() {
         };
         let from_own = hits_own(pair, address, old_len.max(PAGE));
         let onto_own = flags & 2 != 0 && hits_own(pair, target, new_len);
-        // Until there is a limit to what is committed.
-        let committed = (1 << 32..=TASK_SIZE).contains(&new_len);
-        (!committed && !from_own && !onto_own)
-            .then(|| call(libc::SYS_mremap, [address, old_len, new_len, flags, target, 0]))
+        (!from_own && !onto_own).then(|| call(libc::SYS_mremap, [address, old_len, new_len, flags, target, 0]))
     });
+}
+
+/// Locked memory in kB: what both say.
+fn locked(pair: &Pair) -> Option<String> {
+    let status = pair.host.proc("status");
+    let there = status.lines().find_map(|line| line.strip_prefix("VmLck:")).expect("a line").trim().to_owned();
+    let here = format!("{} kB", pair.hosted.space.usage().locked * 4);
+    (there != here).then(|| format!("{there} locked on Linux, {here} here"))
+}
+
+/// A call about locks, or one that locks since it was told to earlier.
+fn lock(random: &mut Random, pair: &mut Pair) -> Option<Call> {
+    let future = random.pick(&[0, 0, 0, 2, 6]);
+    if pair.hosted.space.layout().lock_limit > 0 && future > 0 {
+        pair.must(call(libc::SYS_mlockall, [future, 0, 0, 0, 0, 0]));
+    }
+    if random.once_in(2) {
+        let (from, pages) = (random.pick(&[0, 1, 3, 10, 14]), random.pick(&[1, 2]));
+        pair.call(call(libc::SYS_mlock, [scene::page(from), pages * PAGE, 0, 0, 0, 0]))?;
+    }
+    let address = address(random);
+    let len = len(random, address);
+    if hits_own(pair, address, len) {
+        return None;
+    }
+    let few = len.min(40 * PAGE);
+    // See `map` about the lowest addresses.
+    let address = if address < 0x1_0000 { 0 } else { address };
+    Some(match random.next() % 12 {
+        0..3 => call(libc::SYS_mlock, [address, len, 0, 0, 0, 0]),
+        3..5 => call(libc::SYS_mlock2, [address, len, random.pick(&[0, 1, 1, 2, 1 << 32]), 0, 0, 0]),
+        5..7 => call(libc::SYS_munlock, [address, len, 0, 0, 0, 0]),
+        7 => {
+            // All of memory is locked where that is refused only.
+            let flags = [0, 2, 4, 6, 8, 1 << 32 | 2];
+            let now = [1, 3, 5, 7];
+            let limited = pair.hosted.space.layout().lock_limit < 1 << 30;
+            call(libc::SYS_mlockall, [if limited { random.pick(&now) } else { random.pick(&flags) }, 0, 0, 0, 0, 0])
+        }
+        8 => {
+            let flags = random.pick(&[0x22, 0x2022, 0x2021, 0x32, 0x2032, 0x2028, 0x2024]);
+            call(libc::SYS_mmap, [address, few, prot(random) & 7, flags, u64::MAX, 0])
+        }
+        9 => call(libc::SYS_madvise, [address, few, random.pick(&[4, 8, 20, 21, 24, 102, 103, 9]), 0, 0, 0]),
+        10 => call(libc::SYS_msync, [address, few, random.pick(&[1, 2, 4, 6]), 0, 0, 0]),
+        _ => call(libc::SYS_mremap, [address, few, random.pick(&[PAGE, 3 * PAGE, 30 * PAGE]), 1, 0, 0]),
+    })
+}
+
+#[test]
+fn locks_as_root() {
+    compare_and(As::Root, 14, lock, locked);
+}
+
+#[test]
+fn locks_as_nobody() {
+    for (seed, pages) in [(15, 0), (16, 2), (17, 7), (18, 64)] {
+        compare_and(
+            As::Nobody,
+            seed,
+            |random, pair| {
+                pair.limit_locks(pages * PAGE);
+                lock(random, pair)
+            },
+            locked,
+        );
+    }
+}
+
+#[test]
+fn sealed_memory() {
+    let mut random = Random(19);
+    let mut differences = Vec::new();
+    for _ in 0..ROUNDS / 8 {
+        // What is sealed stays: a new process for each.
+        let mut pair = Pair::new(As::Root);
+        scene::set(&mut pair);
+        let (from, pages) = (random.pick(&[0, 1, 4, 7, 8, 10, 14, 16]), random.pick(&[1, 2, 3, 4, 6]));
+        let seal = call(libc::SYS_mseal, [scene::page(from), pages * PAGE, 0, 0, 0, 0]);
+        let sealed = pair.call(seal).expect("it lives");
+        let at = address(&mut random);
+        let len = len(&mut random, at);
+        if hits_own(&pair, at, len) {
+            continue;
+        }
+        let few = len.min(64 * PAGE);
+        let then = match random.next() % 8 {
+            0 => call(libc::SYS_munmap, [at, len, 0, 0, 0, 0]),
+            1..3 => call(libc::SYS_mprotect, [at, len, prot(&mut random) & 7, 0, 0, 0]),
+            3 => call(libc::SYS_mmap, [at, few, 3, 0x32, u64::MAX, 0]),
+            4 => call(
+                libc::SYS_mremap,
+                [at, few, random.pick(&[few, PAGE, few + PAGE]), random.pick(&[0, 1, 3]), scene::page(40), 0],
+            ),
+            5 => call(libc::SYS_mremap, [scene::page(0), PAGE, PAGE, 3, at, 0]),
+            6 => call(libc::SYS_mseal, [at, len, random.pick(&[0, 0, 0, 1, 1 << 40]), 0, 0, 0]),
+            _ => call(libc::SYS_madvise, [at, len, random.pick(&[0, 1, 4, 8, 9, 10, 18, 20, 102]), 0, 0, 0]),
+        };
+        let (there, here) = pair.call(then).expect("it lives");
+        let (linux_maps, our_maps) = pair.windows();
+        if sealed.0 != sealed.1 || there != here || linux_maps != our_maps {
+            differences.push(format!(
+                "{}: {sealed:x?}; {}: {there:#x} on Linux, {here:#x} here; maps\n{linux_maps}on Linux,\n{our_maps}here",
+                show(seal),
+                show(then)
+            ));
+        }
+    }
+    let shown: Vec<&str> = differences.iter().take(10).map(String::as_str).collect();
+    assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), shown.join("\n"));
 }

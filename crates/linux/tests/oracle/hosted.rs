@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use foldspace::frame::Overcommit;
 use foldspace::space::{Layout, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
@@ -53,6 +54,8 @@ impl Hosted {
     /// A process with the mappings that `maps` lists, all of them anonymous.
     pub fn like(maps: &str, layout: Layout, capabilities: u64) -> Hosted {
         let host = Host::new(64 << 20).expect("an arena");
+        // What it has, it has.
+        host.memory().set_overcommit(Overcommit::Always);
         let space = AddressSpace::new(host.memory(), layout).expect("a root");
         for (start, end, access, _, name) in parse(maps) {
             let mut flags = VmaFlags::MAY_READ | VmaFlags::MAY_WRITE | VmaFlags::MAY_EXEC;
@@ -70,6 +73,7 @@ impl Hosted {
             };
             space.map(request).expect("maps do not overlap");
         }
+        host.memory().set_overcommit(Overcommit::Heuristic);
         Hosted { host, space, files: Vec::new(), capabilities }
     }
 

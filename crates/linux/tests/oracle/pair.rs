@@ -187,6 +187,7 @@ impl Pair {
                     _ => linux::process_vm_writev(caller, vectors, f, find),
                 }
             }
+            libc::SYS_mseal => done(linux::mseal(caller, a, b, c)),
             libc::SYS_process_madvise => {
                 linux::process_madvise(caller, b, c, d as i32, e as u32, || Ok(caller.space.clone()))
             }
@@ -197,6 +198,16 @@ impl Pair {
             Ok(value) => value as i64,
             Err(errno) => -i64::from(errno.number()),
         }
+    }
+
+    /// Sets RLIMIT_MEMLOCK, in bytes.
+    pub fn limit_locks(&mut self, bytes: u64) {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        let pid = self.host.pid() as libc::pid_t;
+        // SAFETY: reads a limit.
+        let set = unsafe { libc::prlimit(pid, libc::RLIMIT_MEMLOCK, &raw const limit, std::ptr::null_mut()) };
+        assert_eq!(set, 0, "{}", Error::last_os_error());
+        self.hosted.space.update_layout(|layout| layout.lock_limit = bytes);
     }
 
     /// Stores bytes on both sides.
@@ -228,6 +239,30 @@ fn window(maps: &str) -> String {
         format!("{:x}-{:x} {access} {offset:x}\n", (start - WINDOW) / PAGE, (end - WINDOW) / PAGE)
     };
     lines.map(text).collect()
+}
+
+/// Lines of [`Pair::windows`] with neighbours joined that differ in nothing.
+pub fn joined(window: &str) -> String {
+    let mut lines: Vec<(u64, u64, String, u64)> = Vec::new();
+    for line in window.lines() {
+        let mut words = line.split(' ');
+        let (range, access, offset) = (words.next(), words.next(), words.next());
+        let (start, end) = range.and_then(|range| range.split_once('-')).expect("two ends");
+        let number = |text: &str| u64::from_str_radix(text, 16).expect("a number");
+        let (start, end, offset) = (number(start), number(end), number(offset.expect("an offset")));
+        let access = access.expect("permissions").to_owned();
+        match lines.last_mut() {
+            Some(last)
+                if last.1 == start
+                    && last.2 == access
+                    && (offset == 0 && last.3 == 0 || last.3 + (start - last.0) * PAGE == offset) =>
+            {
+                last.1 = end;
+            }
+            _ => lines.push((start, end, access, offset)),
+        }
+    }
+    lines.iter().map(|(start, end, access, offset)| format!("{start:x}-{end:x} {access} {offset:x}\n")).collect()
 }
 
 /// The numbers of its stat file, from the third on (proc_pid_stat(5)).

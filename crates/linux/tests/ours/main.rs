@@ -1,5 +1,6 @@
 //! Calls that cannot be compared with the host's: it has no names, and no Linux has reference pages.
 
+mod names;
 mod pages;
 
 use std::sync::Arc;
