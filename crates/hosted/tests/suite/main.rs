@@ -17,6 +17,7 @@ mod object_tables;
 mod ops;
 mod pages;
 mod populate;
+mod proc_text;
 mod references;
 mod registry;
 mod regressions;
