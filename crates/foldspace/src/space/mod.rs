@@ -49,7 +49,7 @@ use spin::Mutex;
 
 use crate::addr::{Level, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
-use crate::frame::{Frame, Home, Memory, NONE};
+use crate::frame::{Frame, Home, Memory, NONE, Overcommit};
 use crate::platform::SpaceId;
 use crate::table::Root;
 use crate::vma::{Version, VersionCell};
@@ -198,9 +198,14 @@ fn new_root(memory: &Memory) -> Result<Frame> {
     Ok(root)
 }
 
-/// Runs an operation, and again after freeing what waits for a grace period if it ran out of memory.
+/// Runs an operation, and again after freeing what waits for a grace period if it ran out of memory, or of memory that may be promised while a
+/// retired version of a tree may hold an object for which some is.
 pub(crate) fn retry_after_reclaim<T>(memory: &Memory, operation: impl FnMut(&Guard) -> Result<T>) -> Result<T> {
-    retry_while(memory, operation, |result| matches!(result, Err(Error::OutOfMemory)))
+    retry_while(memory, operation, |result| match result {
+        Err(Error::OutOfMemory) => true,
+        Err(Error::CommitLimit) => memory.overcommit() == Overcommit::Never && memory.committed_by_objects() > 0,
+        _ => false,
+    })
 }
 
 /// Runs an operation until it has not run out of memory, or nothing more can be freed.

@@ -9,6 +9,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use foldspace::backing::{Identity, Source};
+use foldspace::frame::Overcommit;
 use foldspace::space::{MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
@@ -39,6 +40,7 @@ const SHM_RND: u32 = 0o20000;
 const SHM_REMAP: u32 = 0o40000;
 const SHM_EXEC: u32 = 0o100000;
 const SHM_HUGETLB: u32 = 0o4000;
+const SHM_NORESERVE: u32 = 0o10000;
 const SHM_LOCK: u32 = 11;
 const SHM_UNLOCK: u32 = 12;
 /// In the mode that `IPC_STAT` shows: gone when the last attachment is.
@@ -188,7 +190,9 @@ fn shmget(ctx: &mut SyscallContext<'_>) -> SysResult {
     }
     let len = round_up(size).ok_or(Errno::EINVAL)?;
     let id = segments.next_id;
-    let object = Object::new(memory(), Box::new(SegmentSource { key, id }), len)?;
+    let source = Box::new(SegmentSource { key, id });
+    let unreserved = flags & SHM_NORESERVE != 0 && memory().overcommit() != Overcommit::Never;
+    let object = if unreserved { Object::new(memory(), source, len) } else { Object::reserved(memory(), source, len) }?;
     objects::made(&object);
     segments.next_id = segments.next_id.checked_add(1).ok_or(Errno::ENOSPC)?;
     let owner = (who.euid, who.egid);

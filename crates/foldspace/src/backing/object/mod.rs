@@ -20,6 +20,7 @@ use spin::Mutex;
 use crate::addr::PAGE_SIZE;
 use crate::error::Result;
 use crate::frame::{Garbage, Memory, Overcommit};
+use crate::space::retry_after_reclaim;
 use cache::Cache;
 pub(crate) use tables::{Block, Shown};
 
@@ -98,8 +99,19 @@ impl Object {
     /// As [`Object::new`]; [`crate::Error::CommitLimit`].
     pub fn anonymous(memory: &Arc<Memory>, len: u64) -> Result<Arc<Object>> {
         let pages = len.div_ceil(PAGE_SIZE);
-        memory.charge_object(pages)?;
+        retry_after_reclaim(memory, |_| memory.charge_object(pages))?;
         Ok(Object::zeros(memory, len, pages))
+    }
+
+    /// As [`Object::new`], and charged as [`Object::anonymous`]: memory that has a name of its own (a System V segment).
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::anonymous`].
+    pub fn reserved(memory: &Arc<Memory>, source: Box<dyn Source>, len: u64) -> Result<Arc<Object>> {
+        let pages = len.div_ceil(PAGE_SIZE);
+        retry_after_reclaim(memory, |_| memory.charge_object(pages))?;
+        Ok(Object::with_content(memory, Content::Source(source), len, pages))
     }
 
     /// As [`Object::anonymous`], for which nothing is charged (MAP_NORESERVE), unless overcommit is [`Overcommit::Never`].

@@ -30,7 +30,9 @@ pub enum SystemFile {
     Version,
     Vmstat,
     MaxMapCount,
+    OvercommitKbytes,
     OvercommitMemory,
+    OvercommitRatio,
     MmapMinAddr,
     CowPte,
     OsType,
@@ -196,7 +198,9 @@ const SYS_VM: &[(&str, Node)] = &[
     ("cow_pte", Node::System(SystemFile::CowPte)),
     ("max_map_count", Node::System(SystemFile::MaxMapCount)),
     ("mmap_min_addr", Node::System(SystemFile::MmapMinAddr)),
+    ("overcommit_kbytes", Node::System(SystemFile::OvercommitKbytes)),
     ("overcommit_memory", Node::System(SystemFile::OvercommitMemory)),
+    ("overcommit_ratio", Node::System(SystemFile::OvercommitRatio)),
 ];
 
 const SYS_KERNEL: &[(&str, Node)] = &[

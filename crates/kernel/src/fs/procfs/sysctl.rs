@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicI32, Ordering};
 
 use foldspace::VirtAddr;
+use foldspace::frame::Overcommit;
 use foldspace::space::ForkMode;
 
 use super::node::SystemFile;
@@ -86,16 +87,23 @@ fn set_cow_pte(pid: i32) -> Result<(), Errno> {
 
 /// Whether a file is a number that root may write.
 pub fn is_writable(file: SystemFile) -> bool {
-    matches!(file, SystemFile::CowPte | SystemFile::MmapMinAddr)
+    use SystemFile::{CowPte, MaxMapCount, MmapMinAddr, OvercommitKbytes, OvercommitMemory, OvercommitRatio};
+    matches!(file, CowPte | MaxMapCount | MmapMinAddr | OvercommitKbytes | OvercommitMemory | OvercommitRatio)
 }
 
 /// The number that a file shows, if it is one of these.
 pub fn show(file: SystemFile) -> Option<i128> {
-    match file {
-        SystemFile::CowPte => Some(COW_PTE.load(Ordering::Relaxed).into()),
-        SystemFile::MmapMinAddr => Some(mm::memory().lowest_address().get().into()),
-        _ => None,
-    }
+    let memory = mm::memory();
+    let unsigned = match file {
+        SystemFile::CowPte => return Some(COW_PTE.load(Ordering::Relaxed).into()),
+        SystemFile::MaxMapCount => memory.max_map_count(),
+        SystemFile::MmapMinAddr => memory.lowest_address().get(),
+        SystemFile::OvercommitKbytes => memory.overcommit_kbytes(),
+        SystemFile::OvercommitMemory => memory.overcommit() as u64,
+        SystemFile::OvercommitRatio => memory.overcommit_ratio(),
+        _ => return None,
+    };
+    Some(unsigned.into())
 }
 
 /// Writes a number. Returns how many bytes of the text it took.
@@ -103,17 +111,26 @@ pub fn write(file: SystemFile, text: &[u8]) -> Result<usize, Errno> {
     if text.is_empty() {
         return Ok(0);
     }
+    if file == SystemFile::MmapMinAddr && !sched::with_current(|task| task.credentials().may(CAP_SYS_RAWIO)) {
+        return Err(Errno::EPERM);
+    }
     let written = number(text)?;
+    let memory = mm::memory();
     match file {
         SystemFile::CowPte => set_cow_pte(written.int(i32::MIN, i32::MAX)?)?,
+        SystemFile::MaxMapCount => memory.set_max_map_count(written.int(0, i32::MAX)? as u64),
         SystemFile::MmapMinAddr => {
-            if !sched::with_current(|task| task.credentials().may(CAP_SYS_RAWIO)) {
-                return Err(Errno::EPERM);
-            }
-            if let Some(address) = written.unsigned() {
-                mm::memory().set_lowest_address(VirtAddr(address));
-            }
+            written.unsigned().into_iter().for_each(|address| memory.set_lowest_address(VirtAddr(address)))
         }
+        SystemFile::OvercommitKbytes => {
+            written.unsigned().into_iter().for_each(|kbytes| memory.set_overcommit_kbytes(kbytes))
+        }
+        SystemFile::OvercommitMemory => memory.set_overcommit(match written.int(0, 2)? {
+            0 => Overcommit::Heuristic,
+            1 => Overcommit::Always,
+            _ => Overcommit::Never,
+        }),
+        SystemFile::OvercommitRatio => memory.set_overcommit_ratio(written.int(0, i32::MAX)? as u64),
         _ => return Err(Errno::EIO),
     }
     Ok(written.length)

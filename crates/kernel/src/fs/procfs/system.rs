@@ -5,7 +5,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use foldspace::space::MAX_MAP_COUNT;
 use raw_cpuid::CpuId;
 use spin::Once;
 
@@ -106,13 +105,17 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
             text.line(version());
         }
         // To be written only, or shown already.
-        SystemFile::SysrqTrigger | SystemFile::CowPte | SystemFile::MmapMinAddr => {}
+        SystemFile::SysrqTrigger
+        | SystemFile::CowPte
+        | SystemFile::MaxMapCount
+        | SystemFile::MmapMinAddr
+        | SystemFile::OvercommitKbytes
+        | SystemFile::OvercommitMemory
+        | SystemFile::OvercommitRatio => {}
         SystemFile::Vmstat => {
             let stats = mm::memory().stats();
             text.put(format_args!("nr_free_pages {}\nnr_page_table_pages {}\n", stats.free, stats.tables));
         }
-        SystemFile::MaxMapCount => text.put(format_args!("{MAX_MAP_COUNT}\n")),
-        SystemFile::OvercommitMemory => text.bytes(b"1\n"),
         SystemFile::OsType => text.put(format_args!("{OS_TYPE}\n")),
         SystemFile::OsRelease => text.line(release()),
         SystemFile::KernelVersion => text.line(version()),
@@ -150,6 +153,8 @@ fn busy_centiseconds() -> u64 {
 /// Sizes as they are: content is counted frame by frame, promises are what the manager has charged.
 fn meminfo(text: &mut Text<'_>) {
     let memory = mm::memory();
+    // What was given up is free as soon as nobody can be looking at it: seen to be so here, if that is now.
+    memory.reclaim();
     let (stats, contents) = (memory.stats(), memory.contents());
     // Files live in memory and cannot be reclaimed: Linux counts those of a tmpfs under both names, and with anonymous memory.
     let cached = contents.objects;
@@ -185,8 +190,8 @@ fn meminfo(text: &mut Text<'_>) {
         ("SUnreclaim", used),
         ("KernelStack", stacks),
         ("PageTables", stats.tables),
-        ("CommitLimit", stats.total),
-        ("Committed_AS", stats.data),
+        ("CommitLimit", memory.commit_limit()),
+        ("Committed_AS", memory.committed_pages()),
         ("VmallocTotal", (512 << 30) / 4096),
         ("VmallocUsed", stacks),
         ("VmallocChunk", 0),
