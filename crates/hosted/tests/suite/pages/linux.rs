@@ -16,6 +16,9 @@ use super::{Advice, BASE, PAGES, PROCESSES, Seen, Step};
 
 /// Names the ends of the pipes to the process: of each that may be, what it reads and what it writes.
 const PIPES: &str = "FOLDSPACE_TEST_PIPES";
+/// Stand for calls of their own among the numbers of advice.
+const LOCK: i32 = 10_001;
+const UNLOCK: i32 = 10_002;
 /// Ends what a process says.
 const END: &str = "end";
 
@@ -125,6 +128,8 @@ fn number(advice: Advice) -> i32 {
         Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
         // MADV_GUARD_INSTALL, which the crate of constants does not have yet.
         Advice::Guard => 102,
+        Advice::Lock => LOCK,
+        Advice::Unlock => UNLOCK,
     }
 }
 
@@ -215,6 +220,8 @@ fn act(name: &str, at: u64, pages: u64, numbers: &[u64], words: &[&str]) -> i32 
             }
             "protect" => libc::mprotect(pointer, bytes, access(words[0])),
             "unmap" => libc::munmap(pointer, bytes),
+            "advise" if numbers[0] as i32 == LOCK => libc::mlock(pointer, bytes),
+            "advise" if numbers[0] as i32 == UNLOCK => libc::munlock(pointer, bytes),
             "advise" => {
                 let advice = numbers[0] as i32;
                 let first = libc::madvise(pointer, bytes, advice);

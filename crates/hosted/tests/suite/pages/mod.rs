@@ -28,6 +28,10 @@ enum Advice {
     PopulateWrite,
     /// MADV_GUARD_INSTALL.
     Guard,
+    /// mlock.
+    Lock,
+    /// munlock.
+    Unlock,
 }
 
 /// What is mapped.

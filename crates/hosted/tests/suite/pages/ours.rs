@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use foldspace::addr::PAGE_SIZE;
 use foldspace::proc::{FrameNumbers, PagemapEntry};
-use foldspace::space::{self, Failures, MapRequest, Placement};
+use foldspace::space::{self, Failures, LockMode, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
 use foldspace_hosted::{Host, Layouts};
@@ -67,6 +67,11 @@ impl Processes {
                     Advice::Free => space.free(range).expect("it may"),
                     Advice::Cold => space.cold(range).expect("it may"),
                     Advice::Pageout => space.pageout(range).expect("it may"),
+                    Advice::Lock => {
+                        space.lock(range, LockMode::Now).expect("it may");
+                        space.populate_mapped(range, Failures::Stop, &mut go_on).expect("it may");
+                    }
+                    Advice::Unlock => space.unlock(range).expect("it may"),
                     Advice::Guard => space.guard_install(range).expect("it may"),
                     Advice::PopulateRead => space.populate(range, space::Access::Read, &mut go_on).expect("it may"),
                     Advice::PopulateWrite => space.populate(range, space::Access::Write, &mut go_on).expect("it may"),

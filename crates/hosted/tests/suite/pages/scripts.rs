@@ -2,7 +2,7 @@
 
 use foldspace::vma::VmaFlags;
 
-use super::Advice::{Cold, DontNeed, Free, Guard, Pageout, PopulateRead, PopulateWrite};
+use super::Advice::{Cold, DontNeed, Free, Guard, Lock, Pageout, PopulateRead, PopulateWrite, Unlock};
 use super::Kind::{Locked, Private, Shared};
 use super::Step::{Advise, Exit, Fork, Load, Map, Protect, Store, Unmap};
 use super::{ours, run};
@@ -134,6 +134,24 @@ fn pages_of_shared_memory_of_relatives() {
         (0, Advise(0, 4, Cold)),
         (0, Advise(0, 4, Pageout)),
         (0, Load(0, 3)),
+    ]);
+}
+
+#[test]
+fn pages_that_are_locked() {
+    run(&[
+        (0, Map(0, 8, "rw", Private)),
+        (0, Store(0, 2)),
+        (0, Advise(1, 3, Lock)),
+        (0, Fork(1)),
+        (1, Store(1, 1)),
+        (0, Store(2, 1)),
+        (0, Map(10, 2, "r", Private)),
+        (0, Advise(10, 2, Lock)),
+        (0, Advise(2, 1, Unlock)),
+        (1, Advise(1, 3, Lock)),
+        (1, Exit),
+        (0, Advise(0, 8, Unlock)),
     ]);
 }
 
