@@ -152,6 +152,11 @@ impl References {
         References { live: Mutex::new(HashTable::new()), hasher: DefaultHashBuilder::default() }
     }
 
+    /// How many are listed that nobody has any more: none, at rest.
+    pub(crate) fn dead(&self) -> usize {
+        self.live.lock().iter().filter(|live| live.reference.strong_count() == 0).count()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.live.lock().len()

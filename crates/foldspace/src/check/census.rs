@@ -74,6 +74,8 @@ impl Memory {
         };
         look(self.zero());
         self.references().for_each_own(&mut look);
+        let dead = self.references().dead();
+        ensure!(dead == 0, "{dead} reference pages are listed that nobody has any more");
         ensure!(damaged.is_none(), "{damaged:?} belongs to a reference page, and somebody has changed it");
         Ok(references)
     }

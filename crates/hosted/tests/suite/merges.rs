@@ -9,8 +9,8 @@ use std::thread;
 
 use foldspace::addr::PAGE_SIZE;
 use foldspace::backing::Reference;
-use foldspace::space::{MapRequest, Placement};
-use foldspace::vma::{Backing, Version, Vma, VmaFlags};
+use foldspace::space::{Advice, MapRequest, Placement};
+use foldspace::vma::{Backing, Name, Version, Vma, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
 use foldspace_hosted::{Host, Layouts};
 
@@ -218,6 +218,68 @@ impl Attribute for Permissions {
     }
 }
 
+/// madvise: what a VMA is to be like.
+struct Advised;
+
+impl Advised {
+    fn of(letter: char) -> VmaFlags {
+        match letter {
+            'A' => VmaFlags::DONT_DUMP,
+            'B' => VmaFlags::empty(),
+            _ => VmaFlags::RANDOM,
+        }
+    }
+}
+
+impl Attribute for Advised {
+    fn map(&self, space: &AddressSpace, range: PageRange, letter: char) {
+        map(space, range, RW | Advised::of(letter), Backing::Anonymous, 0);
+    }
+    fn change(&self, space: &AddressSpace, range: PageRange, letter: char) {
+        let advice = if letter == 'A' { Advice::DontDump } else { Advice::DoDump };
+        space.advise(range, advice).unwrap();
+    }
+    fn keeps_content(&self) -> bool {
+        true
+    }
+    fn letter(&self, vma: &Vma) -> char {
+        let is = |letter: &char| Advised::of(*letter) == vma.flags & (VmaFlags::DONT_DUMP | VmaFlags::RANDOM);
+        ['A', 'B', 'C'].into_iter().find(is).unwrap()
+    }
+}
+
+/// prctl(PR_SET_VMA): A has no name, as new memory.
+struct Named;
+
+impl Named {
+    fn of(letter: char) -> Option<Name> {
+        match letter {
+            'A' => None,
+            'B' => Some(Name::from(*b"both")),
+            _ => Some(Name::from(*b"")),
+        }
+    }
+}
+
+impl Attribute for Named {
+    fn map(&self, space: &AddressSpace, range: PageRange, letter: char) {
+        map(space, range, RW, Backing::Anonymous, 0);
+        if letter != 'A' {
+            self.change(space, range, letter);
+        }
+    }
+    fn change(&self, space: &AddressSpace, range: PageRange, letter: char) {
+        // Each time a copy of its own: names are compared, not who has them.
+        space.set_name(range, Named::of(letter)).unwrap();
+    }
+    fn keeps_content(&self) -> bool {
+        true
+    }
+    fn letter(&self, vma: &Vma) -> char {
+        ['A', 'B', 'C'].into_iter().find(|letter| Named::of(*letter) == vma.name).unwrap()
+    }
+}
+
 /// Reference pages: a letter is the page's content.
 struct References([Arc<Reference>; 3]);
 
@@ -326,6 +388,18 @@ fn never(case: &Case) -> &'static str {
 fn permissions_merge_and_split() {
     all_cases(&Permissions, &host(), if_equal);
     readers_see_before_or_after(&Permissions, &host());
+}
+
+#[test]
+fn advice_merges_and_splits() {
+    all_cases(&Advised, &host(), if_equal);
+    readers_see_before_or_after(&Advised, &host());
+}
+
+#[test]
+fn names_merge_and_split() {
+    all_cases(&Named, &host(), if_equal);
+    readers_see_before_or_after(&Named, &host());
 }
 
 #[test]
