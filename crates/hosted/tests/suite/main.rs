@@ -1,5 +1,6 @@
 //! The manager, hosted, against a model and against itself.
 
+mod accounting;
 mod chaos;
 mod checker;
 mod contents;
