@@ -19,7 +19,13 @@ impl AddressSpace {
         retry_after_reclaim(&self.memory, |guard| {
             let _layout = self.writer.lock();
             self.modify(guard, range, Holes::Skip, |piece, vma| {
-                if matches!(&vma.backing, Backing::Object(object) if !object.is_anonymous()) {
+                let is_file = match &vma.backing {
+                    Backing::Anonymous => false,
+                    Backing::Object(object) => !object.is_anonymous(),
+                    // Also of zeros (`/dev/zero`): what has a path has no name.
+                    Backing::Reference(reference) => reference.file().is_some(),
+                };
+                if is_file {
                     return Err(Error::WrongKind);
                 }
                 piece.name.clone_from(&name);

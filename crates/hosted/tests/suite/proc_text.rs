@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldspace::addr::PAGE_SIZE;
-use foldspace::backing::{Identity, Source};
+use foldspace::backing::{Identity, Reference, Source};
 use foldspace::space::{MapRequest, Placement};
-use foldspace::vma::{Backing, VmaFlags};
-use foldspace::{AddressSpace, Error, Object, VirtAddr};
+use foldspace::vma::{Backing, Name, VmaFlags};
+use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
 use foldspace_hosted::{CacheSize, Host, Layouts, Processor};
 
 const MAY: VmaFlags = VmaFlags::MAY_READ.union(VmaFlags::MAY_WRITE).union(VmaFlags::MAY_EXEC);
@@ -93,6 +93,20 @@ fn each_area_has_its_name() {
 }
 
 #[test]
+fn what_has_a_path_takes_no_name() {
+    let (host, space, _processor) = machine();
+    let zeros = Reference::zeros_of(host.memory(), Box::new(Odd));
+    map(&space, 0x50_0000, 2, RW, Backing::Anonymous, 0);
+    map(&space, 0x50_2000, 2, RW, Backing::Reference(zeros), 0);
+    let range = PageRange::from_len(VirtAddr(0x50_0000), 4 * PAGE_SIZE).unwrap();
+    let name = Name::new(b"mine").unwrap();
+    assert_eq!(space.set_name(range, Some(name)), Err(Error::WrongKind));
+    let text = String::from_utf8(space.maps().text()).unwrap();
+    let last: Vec<&str> = text.lines().map(|line| line.get(73..).unwrap_or("")).collect();
+    assert_eq!(last, ["[anon:mine]", "/a\\012name of\ttwo lines\\012"], "up to the file");
+}
+
+#[test]
 fn status_counts_pages_by_kind() {
     let (_host, space, mut processor) = process();
     for page in 0..5 {
@@ -123,7 +137,7 @@ fn status_counts_pages_by_kind() {
     assert_eq!((value("VmLck"), value("VmPin"), value("VmSwap")), (0, 0, 0));
     assert!(value("VmPTE") >= 4);
     // Peaks stay.
-    space.unmap(foldspace::PageRange::from_len(VirtAddr(0x50_0000), 16 * PAGE_SIZE).unwrap()).unwrap();
+    space.unmap(PageRange::from_len(VirtAddr(0x50_0000), 16 * PAGE_SIZE).unwrap()).unwrap();
     let mut after = Vec::new();
     space.status_lines(&mut after);
     let after = String::from_utf8(after).unwrap();
