@@ -174,6 +174,14 @@ pub struct Diff {
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub ops: u64,
 
+    /// Run the sequences as a program on the Foldspace kernel, in QEMU, and compare with this machine's Linux
+    #[arg(long, conflicts_with_all = ["sequence", "jobs"])]
+    pub guest: bool,
+
+    /// With `--guest`: compare with Linux in the same QEMU instead. Without a file, the distribution's cloud kernel
+    #[arg(long, value_name = "VMLINUZ", num_args = 0..=1, require_equals = true, requires = "guest")]
+    pub linux: Option<Option<PathBuf>>,
+
     /// Only the sequence of this number
     #[arg(long, value_name = "NUMBER")]
     pub sequence: Option<u64>,

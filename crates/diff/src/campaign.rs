@@ -35,6 +35,21 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Counts one sequence, compared with `verdict`.
+    pub fn note(&mut self, ops: &[Op], steps: &[Step], verdict: &Verdict) {
+        let compared = match verdict {
+            Verdict::Equal => ops.len(),
+            Verdict::Parted(at) => *at,
+            Verdict::Different(difference) => difference.at,
+        };
+        self.sequences += 1;
+        self.ops += compared as u64;
+        self.parted += u64::from(matches!(verdict, Verdict::Parted(_)));
+        for (op, step) in ops.iter().zip(steps).take(compared) {
+            *self.outcomes.entry(class(op, step)).or_default() += 1;
+        }
+    }
+
     /// Adds those of another.
     pub fn add(&mut self, other: &Counts) {
         self.sequences += other.sequences;
@@ -89,17 +104,7 @@ impl Pair {
         let ops = sequence(seed, number, menu);
         let both = self.both(&ops)?;
         let verdict = both.verdict(&ops, &mut counts.rules);
-        let compared = match &verdict {
-            Verdict::Equal => ops.len(),
-            Verdict::Parted(at) => *at,
-            Verdict::Different(difference) => difference.at,
-        };
-        counts.sequences += 1;
-        counts.ops += compared as u64;
-        counts.parted += matches!(verdict, Verdict::Parted(_)) as u64;
-        for (op, step) in ops.iter().zip(&both.theirs).take(compared) {
-            *counts.outcomes.entry(class(op, step)).or_default() += 1;
-        }
+        counts.note(&ops, &both.theirs, &verdict);
         match verdict {
             Verdict::Different(difference) => {
                 Ok(Some(self.shrink(number, &ops[..(difference.at + 1).min(ops.len())], difference)?))

@@ -4,6 +4,7 @@
 pub mod campaign;
 pub mod generate;
 pub mod host;
+mod log;
 mod look;
 mod op;
 mod program;
@@ -17,6 +18,7 @@ pub mod hosted;
 mod shrink;
 
 pub use host::{Crash, Helper, HelperError};
+pub use log::{read_step, write_step};
 pub use look::{Area, Look, Step};
 pub use op::{Call, KINDS, NAMES, NOBODY, OUTSIDE, Op, Outcome, PASSED_OVER, SAMPLES, mix};
 pub use program::{c_call, c_program};

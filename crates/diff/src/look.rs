@@ -145,8 +145,6 @@ impl<'a> Entry<'a> {
                 wanted += 1;
             } else if key == b"VmFlags" {
                 area.flags = value.split(|byte| *byte == b' ').filter_map(|flag| flag.try_into().ok()).collect();
-                // What counts towards the limit of commitments is not kept exactly yet.
-                area.flags.retain(|flag| flag != b"ac");
                 area.flags.sort_unstable();
             }
         }

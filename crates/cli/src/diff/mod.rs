@@ -1,6 +1,7 @@
 //! `foldspace diff`: the same random memory calls on the kernel of this machine and on Foldspace, compared after each.
 
 mod campaign;
+mod guest;
 mod report;
 
 use std::num::NonZeroUsize;
@@ -26,7 +27,10 @@ pub fn diff(args: &args::Diff) -> Result<u8> {
         jobs,
         menu: menu(args)?,
     };
-    let outcome = campaign.run()?;
+    let outcome = match args.guest {
+        true => guest::compare_inside(args, &campaign.menu, &groups(args)?.join(","))?,
+        false => campaign.run()?,
+    };
     if let Some(path) = &args.program
         && let Some(found) = outcome.found.first()
     {
@@ -40,15 +44,18 @@ pub fn diff(args: &args::Diff) -> Result<u8> {
     Ok(u8::from(!outcome.found.is_empty()))
 }
 
-/// The groups of calls that were asked for.
-fn menu(args: &args::Diff) -> Result<Menu> {
+/// The groups of calls that were asked for, by name.
+fn groups(args: &args::Diff) -> Result<Vec<&'static str>> {
     let names: Vec<&str> = Group::ALL.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = args.only.iter().chain(&args.without).find(|name| !names.contains(&name.as_str())) {
         bail!("no group of calls is called {unknown}; there are: {}", names.join(", "));
     }
-    let wanted = |name: &str| {
-        let named = |list: &[String]| list.iter().any(|group| group == name);
-        (args.only.is_empty() || named(&args.only)) && !named(&args.without)
-    };
-    Ok(Menu::of(Group::ALL.into_iter().filter(|(name, _)| wanted(name)).map(|(_, group)| group)))
+    let named = |list: &[String], name: &str| list.iter().any(|group| group == name);
+    let wanted = |name: &str| (args.only.is_empty() || named(&args.only, name)) && !named(&args.without, name);
+    Ok(names.into_iter().filter(|name| wanted(name)).collect())
+}
+
+fn menu(args: &args::Diff) -> Result<Menu> {
+    let names = groups(args)?;
+    Ok(Menu::of(Group::ALL.into_iter().filter(|(name, _)| names.contains(name)).map(|(_, group)| group)))
 }

@@ -53,16 +53,19 @@ pub enum Verdict {
 
 /// Compares what came of `ops` in Foldspace (`ours`) and on Linux (`theirs`).
 pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) -> Verdict {
-    let mut paged_out = false;
+    let mut history = rules::History::default();
     let mut last: [Option<(&Look, &Look)>; PROCESSES] = [None; PROCESSES];
     for (at, (op, (our, their))) in ops.iter().zip(ours.iter().zip(theirs)).enumerate() {
         let before = last[op.process as usize];
-        paged_out |= matches!(op.call, Call::Advise { advice: libc::MADV_PAGEOUT, .. });
+        history.note(&op.call);
         let differ = |aspect, text| Verdict::Different(Difference { at, aspect, text });
+        let part = |tally: &mut Tally| {
+            Rule::RemapOverLinuxBoundary.count(tally, 1);
+            Verdict::Parted(at)
+        };
         if our.outcome != their.outcome {
-            if rules::parts(op, our, their, before) {
-                Rule::RemapOverLinuxBoundary.count(tally, 1);
-                return Verdict::Parted(at);
+            if rules::parts(op, before) {
+                return part(tally);
             }
             let (our, their) = (show_outcome(&our.outcome), show_outcome(&their.outcome));
             return differ(Aspect::Outcome, format!("Foldspace: {our}; Linux: {their}"));
@@ -70,7 +73,10 @@ pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) ->
         match (&our.look, &their.look) {
             (None, None) => {}
             (Some(our), Some(their)) => {
-                if let Err((aspect, text)) = rules::same_look(our, their, paged_out, tally) {
+                if let Err((aspect, text)) = rules::same_look(our, their, history, tally) {
+                    if rules::parts(op, before) {
+                        return part(tally);
+                    }
                     return differ(aspect, text);
                 }
                 last[op.process as usize] = Some((our, their));

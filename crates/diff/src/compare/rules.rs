@@ -1,10 +1,10 @@
 //! The known differences, each with its reason, as exact as it can be said.
 
 use super::{Aspect, Tally, show_areas};
+use crate::Look;
 use crate::look::{Area, SIZES};
 use crate::op::{Call, Op};
 use crate::window::PAGE;
-use crate::{Look, Step};
 
 /// A known difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,10 +23,14 @@ pub enum Rule {
     PagedOut,
     /// See [`RULES`].
     Account,
+    /// See [`RULES`].
+    Sealed,
+    /// See [`RULES`].
+    Made,
 }
 
 /// Each rule: what it says, and why that is right.
-pub const RULES: [(&str, &str); 7] = [
+pub const RULES: [(&str, &str); 9] = [
     (
         "lines that Linux keeps apart",
         "Linux does not merge areas with different anon_vmas (after a fork, a move, or touched one by one), nor moved anonymous areas whose \
@@ -44,9 +48,9 @@ pub const RULES: [(&str, &str); 7] = [
          fault_around_bytes). Only Rss, Private_Dirty and Locked of areas of files, Anonymous being equal.",
     ),
     (
-        "mremap over a line that only Linux has",
-        "Where the first rule has joined lines, mremap of both sees two areas on Linux (EFAULT) and one here. The rest of the sequence is \
-         not compared.",
+        "calls that go by the ends of lines that only Linux has",
+        "Where the first rule has joined lines, mremap (and remap_file_pages, and mprotect with PROT_GROWSDOWN) of both sees two areas on Linux and one here. If \
+         the result differs, the rest of the sequence is not compared.",
     ),
     (
         "areas that may have guards",
@@ -63,7 +67,34 @@ pub const RULES: [(&str, &str); 7] = [
         "Linux takes private memory that becomes read-only out of the account (VmFlags ac) if no page of it was ever written (it has no anon_vma); Foldspace \
          keeps it in. Only ac, of private areas without write access, and the lines that it keeps apart.",
     ),
+    (
+        "shared areas that can never be written",
+        "Foldspace shows VmFlags sh where a shared area may be written (mw), as Linux does but for files with a seal against writing: there Linux shows \
+         sh, too. Only Linux's sh, of shared areas without mw.",
+    ),
+    (
+        "pages of files without content",
+        "A page that only fallocate, or a read of a hole, has made is a page of the file in Foldspace; Linux does not say in mincore that it is \
+         there before something was stored or read through it. Only from the first fallocate or pread of a sequence on, only areas of files, only Foldspace's yes.",
+    ),
 ];
+
+/// What a sequence has done so far, as far as rules ask.
+#[derive(Clone, Copy, Default)]
+pub struct History {
+    /// It has used MADV_PAGEOUT.
+    paged_out: bool,
+    /// It has used fallocate or pread.
+    made_pages: bool,
+}
+
+impl History {
+    /// Notes an operation.
+    pub fn note(&mut self, call: &Call) {
+        self.paged_out |= matches!(call, Call::Advise { advice: libc::MADV_PAGEOUT, .. });
+        self.made_pages |= matches!(call, Call::Allocate { .. } | Call::ReadFile { .. });
+    }
+}
 
 impl Rule {
     /// Counts `times` uses.
@@ -72,18 +103,32 @@ impl Rule {
     }
 }
 
-/// Whether the difference in outcome is that of [`Rule::RemapOverLinuxBoundary`].
-pub fn parts(op: &Op, our: &Step, their: &Step, before: Option<(&Look, &Look)>) -> bool {
-    let Call::Remap { addr, old_len, .. } = op.call else { return false };
+/// Whether the difference after `op` is that of [`Rule::RemapOverLinuxBoundary`]: it saw areas with other ends.
+pub fn parts(op: &Op, before: Option<(&Look, &Look)>) -> bool {
     let Some((ours, theirs)) = before else { return false };
-    let end = addr.saturating_add(old_len);
     let starts = |look: &Look, at: u64| look.areas.iter().any(|area| area.start == at);
-    let only_linux = theirs.areas.iter().any(|area| addr < area.start && area.start < end && !starts(ours, area.start));
-    only_linux && their.outcome.value == -i64::from(libc::EFAULT) && our.outcome.value != their.outcome.value
+    // Some area starts or ends in `from..=to` on one side only.
+    let other_ends = |from: u64, to: u64| {
+        let only = |these: &Look, those: &Look| {
+            these.areas.iter().any(|area| from < area.start && area.start <= to && !starts(those, area.start))
+        };
+        only(theirs, ours) || only(ours, theirs)
+    };
+    match op.call {
+        Call::Remap { addr, old_len: len, .. } | Call::RemapPages { addr, len, .. } => {
+            other_ends(addr, addr.saturating_add(len.max(1) - 1))
+        }
+        // From the start of the area on.
+        Call::Protect { addr, prot, .. } if prot & libc::PROT_GROWSDOWN as u32 != 0 => {
+            let holder = |look: &Look| look.areas.iter().find(|area| area.end > addr).map(|area| area.start);
+            holder(ours) != holder(theirs)
+        }
+        _ => false,
+    }
 }
 
-/// Compares two looks; `paged_out` says that the sequence has used MADV_PAGEOUT.
-pub fn same_look(ours: &Look, theirs: &Look, paged_out: bool, tally: &mut Tally) -> Result<(), (Aspect, String)> {
+/// Compares two looks of a sequence with that `history`.
+pub fn same_look(ours: &Look, theirs: &Look, history: History, tally: &mut Tally) -> Result<(), (Aspect, String)> {
     let areas = |ours: &[Area], theirs: &[Area]| {
         (Aspect::Areas, format!("Foldspace:\n{}Linux:\n{}", show_areas(ours), show_areas(theirs)))
     };
@@ -104,12 +149,17 @@ pub fn same_look(ours: &Look, theirs: &Look, paged_out: bool, tally: &mut Tally)
             let guarded = joined.flags.len();
             joined.flags.retain(|flag| flag != b"gu" || our.flags.contains(flag));
             Rule::Guards.count(tally, u64::from(joined.flags.len() < guarded));
+            if joined.access[3] == b's' && !joined.flags.contains(b"mw") && !our.flags.contains(b"sh") {
+                let shown = joined.flags.len();
+                joined.flags.retain(|flag| flag != b"sh");
+                Rule::Sealed.count(tally, u64::from(joined.flags.len() < shown));
+            }
         }
         if !same_area(our, &joined) {
             return Err(areas(&ours.areas, &theirs.areas));
         }
         if our.sizes != joined.sizes {
-            same_sizes(our, &joined, paged_out, tally)?;
+            same_sizes(our, &joined, history, tally)?;
         }
         rest = others;
     }
@@ -119,7 +169,7 @@ pub fn same_look(ours: &Look, theirs: &Look, paged_out: bool, tally: &mut Tally)
     if !rest.is_empty() {
         return Err(areas(&ours.areas, &theirs.areas));
     }
-    same_core(ours, theirs, paged_out, tally)?;
+    same_core(ours, theirs, history, tally)?;
     if ours.content != theirs.content {
         let text = format!(
             "hash {:016x} in Foldspace, {:016x} on Linux\n{}",
@@ -162,27 +212,22 @@ fn loses_account(area: &Area) -> bool {
     area.access[3] == b'p' && area.access[1] == b'-'
 }
 
-/// The areas with what [`Rule::Account`] says taken out.
+/// The areas with what [`Rule::Account`] says taken out: neighbours that differ in nothing else become one.
 fn unaccounted(areas: &[Area]) -> Vec<Area> {
     let mut found: Vec<Area> = Vec::with_capacity(areas.len());
-    let mut kept_apart = false;
+    // Whether the area before is accounted.
+    let mut before = false;
     for area in areas {
         let mut area = area.clone();
         let accounted = area.flags.contains(b"ac");
         if loses_account(&area) {
             area.flags.retain(|flag| flag != b"ac");
-            // Two areas that differ in nothing else.
-            if let Some(last) = found.last_mut()
-                && kept_apart != accounted
-                && joins(last, &area)
-            {
-                join(last, &area);
-                kept_apart = accounted;
-                continue;
-            }
         }
-        kept_apart = accounted;
-        found.push(area);
+        match found.last_mut() {
+            Some(last) if before != accounted && loses_account(&area) && joins(last, &area) => join(last, &area),
+            _ => found.push(area),
+        }
+        before = accounted;
     }
     found
 }
@@ -194,7 +239,7 @@ fn same_area(our: &Area, their: &Area) -> bool {
         && our.flags == their.flags
 }
 
-fn same_sizes(our: &Area, their: &Area, paged_out: bool, tally: &mut Tally) -> Result<(), (Aspect, String)> {
+fn same_sizes(our: &Area, their: &Area, history: History, tally: &mut Tally) -> Result<(), (Aspect, String)> {
     let anonymous = SIZES.iter().position(|name| *name == "Anonymous").unwrap_or_default();
     let of_file = our.file != 0 && our.sizes[anonymous] == their.sizes[anonymous];
     for ((name, our_size), their_size) in SIZES.iter().zip(our.sizes).zip(their.sizes) {
@@ -202,7 +247,7 @@ fn same_sizes(our: &Area, their: &Area, paged_out: bool, tally: &mut Tally) -> R
             continue;
         }
         if of_file && matches!(*name, "Rss" | "Private_Dirty" | "Locked") {
-            let rule = if paged_out { Rule::PagedOut } else { Rule::FilePages };
+            let rule = if history.paged_out { Rule::PagedOut } else { Rule::FilePages };
             rule.count(tally, 1);
             continue;
         }
@@ -215,7 +260,7 @@ fn same_sizes(our: &Area, their: &Area, paged_out: bool, tally: &mut Tally) -> R
     Ok(())
 }
 
-fn same_core(ours: &Look, theirs: &Look, paged_out: bool, tally: &mut Tally) -> Result<(), (Aspect, String)> {
+fn same_core(ours: &Look, theirs: &Look, history: History, tally: &mut Tally) -> Result<(), (Aspect, String)> {
     if ours.in_core == theirs.in_core {
         return Ok(());
     }
@@ -229,8 +274,12 @@ fn same_core(ours: &Look, theirs: &Look, paged_out: bool, tally: &mut Tally) -> 
             Rule::Zeros.count(tally, 1);
             continue;
         }
-        if area.file != 0 && paged_out {
+        if area.file != 0 && history.paged_out {
             Rule::PagedOut.count(tally, 1);
+            continue;
+        }
+        if area.file != 0 && *our && history.made_pages {
+            Rule::Made.count(tally, 1);
             continue;
         }
         let text = format!("page {page:x}: {our} in Foldspace, {their} on Linux\n{}", show_areas(&theirs.areas));

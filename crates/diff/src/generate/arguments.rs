@@ -38,6 +38,22 @@ impl Generator<'_> {
 
     /// The start of a page.
     pub fn page(&mut self) -> u64 {
+        if !self.recent.is_empty() && !self.once_in(3) {
+            let (start, len) = self.recent[self.random.usize(..self.recent.len())];
+            let pages = len.div_ceil(PAGE).max(1);
+            // Its ends more than what is between.
+            let page = match self.random.u32(..4) {
+                0 => 0,
+                1 => pages - 1,
+                _ => self.random.u64(..pages),
+            };
+            return start + page * PAGE;
+        }
+        self.any_page()
+    }
+
+    /// The start of a page, wherever the sequence happens.
+    pub fn any_page(&mut self) -> u64 {
         match self.spread {
             Spread::Narrow(pages) => MIDDLE - pages / 2 * PAGE + self.random.u64(..pages) * PAGE,
             Spread::Wide => {

@@ -48,7 +48,7 @@ const FIXED_NO_REPLACE: u32 = 0x10_0000;
 
 /// Private memory at a fixed place: what everything else needs.
 pub fn map_simply(g: &mut Generator<'_>) -> Option<Call> {
-    let addr = g.page();
+    let addr = g.any_page();
     let len = g.length(addr);
     let prot = g.one_of(&[3, 3, 3, 1, 0]);
     let kind = g.one_of(&[PRIVATE, PRIVATE, PRIVATE, SHARED]);
@@ -60,7 +60,10 @@ fn map_flags(g: &mut Generator<'_>) -> u32 {
         0..15 => PRIVATE,
         15..22 => SHARED,
         22 => 3 | g.one_of(&[0, 0, SYNC]),
-        _ => g.one_of(&[0, 4, 8, 8, 15]),
+        _ => {
+            let droppable = if g.pages_out { 4 } else { 8 };
+            g.one_of(&[0, 4, droppable, droppable, 15])
+        }
     };
     flags |= g.one_of(&[FIXED, FIXED, FIXED, FIXED, FIXED_NO_REPLACE, 0, FIXED | FIXED_NO_REPLACE]);
     let extras = [
@@ -145,15 +148,23 @@ fn remap(g: &mut Generator<'_>) -> Option<Call> {
         1 => old_len.wrapping_add(g.random.u64(1..5) * PAGE),
         _ => old_len,
     };
-    let flags = g.one_of(&[0, 1, 1, 3, 3, 3, 3, 5, 5, 7, 7, 2, 4, 9]);
-    let old_len = if g.once_in(16) { 0 } else { old_len };
-    Some(Call::Remap { addr, old_len, new_len, flags, target: g.address() })
+    let flags = if g.once_in(16) { g.one_of(&[2, 4, 9]) } else { g.one_of(&[0, 1, 1, 3, 3, 3, 3, 5, 5, 7]) };
+    // An old length that wraps is refused after the target is gone: not worth it.
+    let old_len = match old_len {
+        _ if g.once_in(16) => 0,
+        wrapping if addr.checked_add(wrapping).is_none() => PAGE,
+        old_len => old_len,
+    };
+    // A place of its own, mostly: overlapping ones are refused.
+    let target = if g.once_in(4) { g.address() } else { g.any_page() };
+    Some(Call::Remap { addr, old_len, new_len, flags, target })
 }
 
 fn discard(g: &mut Generator<'_>) -> Option<Call> {
     let (addr, len) = g.range();
     let removing = if g.menu.has(Group::Resize) { 9 } else { 4 };
-    let advice = g.one_of(&[4, 4, 4, 4, 8, 8, 3, 20, 21, 22, 22, 23, 23, 24, removing]);
+    let out = if g.pages_out { 21 } else { 20 };
+    let advice = g.one_of(&[4, 4, 4, 4, 8, 8, 3, 20, out, 22, 22, 23, 23, 24, removing]);
     Some(Call::Advise { addr, len, advice })
 }
 

@@ -7,7 +7,10 @@ use arguments::Spread;
 
 use crate::host::confined;
 use crate::op::{Call, Op};
-use crate::window::PROCESSES;
+use crate::window::{PAGE, PROCESSES, contains};
+
+/// How many ranges a sequence remembers.
+const RECENT: usize = 4;
 
 /// A kind of calls that sequences may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,7 +93,15 @@ pub fn sequence(seed: u64, number: u64, menu: &Menu) -> Vec<Op> {
     // Neighbouring seeds must not give related sequences: the generator's own mixing starts from a product.
     let mut random =
         fastrand::Rng::with_seed(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number.wrapping_mul(0xd134_2543_de82_ef95));
-    let mut generator = Generator { spread: Spread::random(&mut random), menu, alive: 1, weights: Vec::new(), random };
+    let mut generator = Generator {
+        spread: Spread::random(&mut random),
+        menu,
+        alive: 1,
+        recent: Vec::new(),
+        pages_out: random.bool(),
+        weights: Vec::new(),
+        random,
+    };
     generator.weigh();
     let count = generator.random.usize(10..200);
     let mut ops = Vec::with_capacity(count + 16);
@@ -113,6 +124,10 @@ struct Generator<'a> {
     menu: &'a Menu,
     /// Bit `n` for process `n`.
     alive: u8,
+    /// Whether it uses MADV_PAGEOUT; else MAP_DROPPABLE: what goes when both meet is up to Linux.
+    pages_out: bool,
+    /// Ranges that were mapped lately: most of what follows is to meet them.
+    recent: Vec<(u64, u64)>,
     /// How often each kind of call comes in this sequence: each has its own taste.
     weights: Vec<(u32, calls::Make)>,
 }
@@ -135,6 +150,20 @@ impl Generator<'_> {
         self.weights.push((12, calls::access));
     }
 
+    fn note(&mut self, call: &Call) {
+        let range = match *call {
+            Call::Map { addr, len, .. } => (addr, len),
+            Call::Remap { target, new_len, flags, .. } if flags & libc::MREMAP_FIXED as u32 != 0 => (target, new_len),
+            _ => return,
+        };
+        if contains(range.0, range.0.saturating_add(range.1)) {
+            if self.recent.len() == RECENT {
+                self.recent.remove(0);
+            }
+            self.recent.push((range.0 & !(PAGE - 1), range.1));
+        }
+    }
+
     fn step(&mut self, ops: &mut Vec<Op>) {
         let total: u32 = self.weights.iter().map(|(weight, _)| weight).sum();
         let mut pick = self.random.u32(..total);
@@ -153,6 +182,7 @@ impl Generator<'_> {
             _ => {}
         }
         ops.push(Op { process, call });
+        self.note(&call);
         // What one process does to a file, or by its end, others see.
         if matches!(call, Call::Exit | Call::Truncate { .. } | Call::Allocate { .. } | Call::Fork { .. }) {
             for other in self.processes().filter(|other| *other != process) {

@@ -108,6 +108,40 @@ impl Open {
         self.file.object.read_at(offset, out).map(|done| done as i64).map_err(|_| libc::ENOMEM)
     }
 
+    /// fallocate, errors in Linux's order (`vfs_fallocate`, `shmem_fallocate`).
+    pub fn allocate(&self, mode: i32, offset: i64, len: i64) -> Result<i64> {
+        const KEEP_SIZE: i32 = libc::FALLOC_FL_KEEP_SIZE;
+        const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE;
+        let (start, len) = (unsigned(offset)?, unsigned(len)?);
+        if len == 0 {
+            return Err(libc::EINVAL);
+        }
+        if mode & PUNCH != 0 && mode & KEEP_SIZE == 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if self.read_only {
+            return Err(libc::EBADF);
+        }
+        if mode & !(KEEP_SIZE | PUNCH) != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let (object, end) = (&self.file.object, start + len);
+        if mode & PUNCH != 0 {
+            if self.write_sealed() {
+                return Err(libc::EPERM);
+            }
+            return object.punch_hole(start..end).map(|()| 0).map_err(|_| libc::ENOSPC);
+        }
+        if self.sealed(GROW) && end > object.len() {
+            return Err(libc::EPERM);
+        }
+        object.ensure(start..end).map_err(|_| libc::ENOSPC)?;
+        if mode & KEEP_SIZE == 0 && end > object.len() {
+            object.set_len(end).map_err(|_| libc::ENOMEM)?;
+        }
+        Ok(0)
+    }
+
     /// fcntl(F_ADD_SEALS).
     pub fn add_seals(&self, seals: u32) -> Result<i64> {
         if self.read_only {
@@ -118,6 +152,12 @@ impl Open {
         }
         if self.sealed(SEAL) {
             return Err(libc::EPERM);
+        }
+        // The files of sequences may be executed, and what may be executed for ever must not be written any more.
+        let implied = if seals & EXEC != 0 { SHRINK | GROW | WRITE | FUTURE_WRITE } else { 0 };
+        let seals = seals | implied;
+        if seals & WRITE != 0 && !self.sealed(WRITE) && self.file.object.mapped_writable() {
+            return Err(libc::EBUSY);
         }
         self.file.seals.fetch_or(seals, Relaxed);
         Ok(0)

@@ -86,7 +86,9 @@ impl<'m> World<'m> {
             }
             Call::Close { file } => of_file(process.files[file as usize].take().map(|_| 0).ok_or(libc::EBADF)),
             Call::Truncate { file, len } => of_file(unsigned(len).and_then(|len| process.file(file)?.truncate(len))),
-            Call::Allocate { .. } => -i64::from(libc::ENOSYS),
+            Call::Allocate { file, mode, offset, len } => {
+                of_file(process.file(file).and_then(|open| open.allocate(mode, offset, len)))
+            }
             Call::AddSeals { file, seals } => of_file(process.file(file).and_then(|open| open.add_seals(seals))),
             Call::WriteFile { file, offset, value } => {
                 of_file(unsigned(offset).and_then(|offset| process.file(file)?.write(offset, &value.to_ne_bytes())))
