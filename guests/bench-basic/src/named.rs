@@ -28,7 +28,10 @@ pub fn rows() -> Vec<Row> {
 fn fork_areas(settings: &Settings, pages: usize, named: bool) -> io::Result<Figures> {
     let mut region = Region::alternating_writable(AREAS, pages.max(1))?;
     if named {
-        region.name(NAME)?;
+        // In parts: one change of so many areas takes more memory at once than a kernel may have.
+        for start in (0..region.pages()).step_by(512) {
+            region.name(start..(start + 512).min(region.pages()), NAME)?;
+        }
     }
     if pages > 0 {
         (0..region.pages()).for_each(|page| region.write(page, 1));

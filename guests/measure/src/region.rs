@@ -139,14 +139,20 @@ impl Region {
         Ok(())
     }
 
-    /// Names all of it, area by area.
+    /// Names some pages.
     ///
     /// # Errors
     /// `Unsupported` if the kernel has no names for anonymous memory (it says `EINVAL`).
-    pub fn name(&mut self, name: &CStr) -> io::Result<()> {
+    ///
+    /// # Panics
+    /// If the region has not all these pages.
+    pub fn name(&mut self, pages: Range<usize>, name: &CStr) -> io::Result<()> {
+        assert!(pages.start <= pages.end && pages.end <= self.pages);
         const PR_SET_VMA: libc::c_int = 0x5356_4d41;
         const PR_SET_VMA_ANON_NAME: libc::c_ulong = 0;
-        let (base, length) = (self.base.as_ptr(), self.pages * PAGE);
+        let length = (pages.end - pages.start) * PAGE;
+        // SAFETY: within the mapping, as was checked.
+        let base = unsafe { self.base.as_ptr().add(pages.start * PAGE) };
         // SAFETY: a name changes no content.
         if unsafe { libc::prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, base, length, name.as_ptr()) } == 0 {
             return Ok(());
