@@ -5,7 +5,7 @@ mod common;
 use common::{foldspace, stdout};
 
 /// The groups of calls that are known to be equal.
-const GROUPS: &str = "layout,remap,discard,guards,query,processes,files,resize,file-seals";
+const GROUPS: &str = "layout,remap,discard,advice,guards,seal,query,processes,files,resize,file-seals";
 
 #[test]
 fn twenty_thousand_operations_are_equal() {

@@ -15,6 +15,9 @@ use crate::look::{Inodes, Look, entries};
 use crate::op::{Call, NAMES, NOBODY, OUTSIDE, Op, Outcome, SAMPLES, mix};
 use crate::window::{self, BASE, END, PAGE, PROCESSES};
 
+/// An address at which nothing is mapped.
+const UNREADABLE: u64 = 8;
+
 pub struct World<'m> {
     machine: &'m Machine,
     processes: [Option<Process>; PROCESSES],
@@ -77,7 +80,15 @@ impl<'m> World<'m> {
             Call::RemapPages { addr, len, prot, page, flags } => {
                 nothing(linux::remap_file_pages(process, addr, len, prot.into(), page, flags.into()))
             }
-            Call::Name { .. } | Call::Seal { .. } | Call::Limit { .. } => -i64::from(libc::ENOSYS),
+            Call::Name { addr, len, name: number } => {
+                let name = match NAMES.get(number as usize) {
+                    None => UNREADABLE,
+                    Some(name) => name.map_or(0, |_| name_address(number as usize)),
+                };
+                nothing(linux::prctl_set_vma(process, 0, addr, len, name))
+            }
+            Call::Seal { addr, len, flags } => nothing(linux::mseal(process, addr, len, flags)),
+            Call::Limit { .. } => -i64::from(libc::ENOSYS),
             Call::Create { file, flags, read_only } => {
                 of_file(Open::create(self.machine.host.memory(), file, flags, read_only).map(|open| {
                     process.files[file as usize] = Some(open);
@@ -282,4 +293,3 @@ fn of_file(result: Result<i64, i32>) -> i64 {
 }
 
 const _: () = assert!(NAMES.len() * 128 <= PAGE as usize);
-const _: fn(usize) -> u64 = name_address;
