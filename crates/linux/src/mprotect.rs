@@ -6,6 +6,7 @@ use foldspace::{AddressSpace, PageRange, VirtAddr};
 use crate::abi::{PROT_EXEC, PROT_GROWSDOWN, PROT_GROWSUP, PROT_READ, PROT_SEM, PROT_WRITE};
 use crate::caller::Caller;
 use crate::errno::Errno;
+use crate::populate::populate_mapping;
 use crate::range::{clipped, is_aligned, page_align};
 
 /// READ, WRITE and EXEC of a `prot` argument.
@@ -52,9 +53,33 @@ pub fn pkey_mprotect(caller: &impl Caller, address: u64, len: u64, prot: u64, ke
     let space = caller.space();
     let range = clipped(address, end).ok_or(Errno::ENOMEM)?;
     let range = if grows == 0 { range } else { grown(space, range, grows)? };
-    space.protect(range, access(prot))?;
+    let access = access(prot);
+    let done = if access.contains(VmaFlags::WRITE) && space.some_have(VmaFlags::LOCKED) {
+        make_writable(caller, range, access)
+    } else {
+        space.protect(range, access)
+    };
+    done?;
     // Nothing is mapped above the user half.
     if end > range.end().get() { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// [`AddressSpace::protect`] with `WRITE`, where there is locked memory: its pages come with the permission to write to them, since until then
+/// private ones could not be had, or only shared with others (`mprotect_fixup`). Also if it fails further up.
+#[inline(never)]
+fn make_writable(caller: &impl Caller, range: PageRange, access: VmaFlags) -> foldspace::Result<()> {
+    const DECIDE: VmaFlags = VmaFlags::WRITE.union(VmaFlags::SHARED).union(VmaFlags::LOCKED);
+    let before = caller.space().vmas();
+    let done = caller.space().protect(range, access);
+    let after = caller.space().vmas();
+    for vma in before.view().range(range).filter(|vma| vma.flags & DECIDE == VmaFlags::LOCKED) {
+        let Some(piece) = vma.range.intersect(range) else { continue };
+        if !after.view().find(piece.start()).is_some_and(|vma| vma.flags.contains(VmaFlags::WRITE)) {
+            break;
+        }
+        populate_mapping(caller, piece);
+    }
+    done
 }
 
 /// The range with the rest of the first mapping in it, down to where that starts.

@@ -52,7 +52,7 @@ use crate::error::{Error, Result};
 use crate::frame::{Frame, Home, Memory, NONE, Overcommit};
 use crate::platform::SpaceId;
 use crate::table::Root;
-use crate::vma::{Version, VersionCell};
+use crate::vma::{Version, VersionCell, VmaFlags};
 pub use advise::Advice;
 use change::InChange;
 pub use lock::LockMode;
@@ -157,6 +157,11 @@ impl AddressSpace {
     /// The VMAs as they are now, held: they stay so whatever happens to the address space. O(1).
     pub fn vmas(&self) -> Version {
         self.vmas.hold(&self.memory.pin())
+    }
+
+    /// Whether a VMA has one of `flags` now. O(1), and nothing is held.
+    pub fn some_have(&self, flags: VmaFlags) -> bool {
+        self.vmas.load(&self.memory.pin()).summary().flags.intersects(flags)
     }
 
     /// The mode of the next fork; children inherit it.

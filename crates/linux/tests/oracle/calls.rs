@@ -543,3 +543,31 @@ fn sealed_memory() {
     let shown: Vec<&str> = differences.iter().take(10).map(String::as_str).collect();
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), shown.join("\n"));
 }
+
+/// Which pages there are then is compared: mlock cannot have those that may not be written to, or not be accessed at all.
+#[test]
+fn locked_memory_that_becomes_writable_is_there() {
+    let mut pair = Pair::new(As::Root);
+    for (lock_flags, prots) in [(0, &[3][..]), (0, &[2]), (0, &[5, 7]), (1, &[3]), (0, &[1, 3, 0])] {
+        scene::set(&mut pair);
+        // Private memory that is readable, inaccessible, executable; shared memory; a private file, and one beyond its end.
+        pair.must(call(libc::SYS_mprotect, [scene::page(10), 12 * PAGE, 1, 0, 0, 0]));
+        for (from, pages) in [(4, 2), (7, 1), (8, 1), (10, 4), (14, 2), (20, 1)] {
+            let locked = pair.call(call(libc::SYS_mlock2, [scene::page(from), pages * PAGE, lock_flags, 0, 0, 0]));
+            assert!(locked.is_some_and(|(on_linux, here)| on_linux == here), "page {from}: {locked:?}");
+        }
+        // Up to a hole, over it, and over what may not be written to.
+        for (from, pages) in [(4, 2), (7, 5), (12, 3), (14, 10)] {
+            for prot in prots {
+                let done = pair.call(call(libc::SYS_mprotect, [scene::page(from), pages * PAGE, *prot, 0, 0, 0]));
+                assert!(done.is_some_and(|(on_linux, here)| on_linux == here), "page {from}, {prot}: {done:?}");
+            }
+        }
+        for (from, pages) in [(4, 2), (7, 3), (10, 13)] {
+            let vector = scene::page(0) + from;
+            let looked = pair.call(call(libc::SYS_mincore, [scene::page(from), pages * PAGE, vector, 0, 0, 0]));
+            assert_eq!(looked, Some((0, 0)));
+        }
+        assert!(pair.same_bytes(0..1), "pages that are there, {lock_flags}, {prots:?}");
+    }
+}
