@@ -58,6 +58,11 @@ impl Listed {
         Ok(())
     }
 
+    /// Whether a place is listed.
+    pub(super) fn has(&self, frame: Frame, anchor: Anchor, index: Index) -> bool {
+        self.places(frame).any(|place| (place.0, place.1) == (anchor, index))
+    }
+
     /// One slot less; true if that was the last, and the list is gone.
     pub(super) fn remove(&mut self, frame: Frame, anchor: Anchor, index: Index) -> bool {
         let Some(list) = self.frames.get_mut(&frame) else { return true };

@@ -117,6 +117,13 @@ impl Memory {
         let record = self.record(frame);
         let left = record.drop_ref();
         if record.home() == Home::Listed {
+            // The table may have founded a lineage since it gave the entry up; a list begun after that names the place by the lineage.
+            let place = match place.anchor {
+                Anchor::Table(table) if !listed.has(frame, place.anchor, place.index) => {
+                    Place { anchor: self.anchor(table), ..place }
+                }
+                _ => place,
+            };
             if listed.remove(frame, place.anchor, place.index) {
                 record.set_home(Home::None);
             }

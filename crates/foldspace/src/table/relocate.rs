@@ -208,10 +208,14 @@ impl Step {
             let memory = source.memory();
             let table = target.as_mut().unwrap_or(source);
             let place = table.slot(new);
-            // A fault that waits to look again may have made an empty table there.
-            let there = table.put(new, Entry::NONE);
-            garbage.give_up(memory, there, self.level, place);
-            source.put(old, Entry::NONE);
+            let there = table.entry(new);
+            if !there.is_empty() {
+                // A fault that waits to look again may have made an empty table there.
+                table.put(new, Entry::NONE);
+                garbage.give_up(memory, there, self.level, place);
+            }
+            // What the processor notes in the entry until here moves with it.
+            let entry = source.put(old, Entry::NONE);
             if entry.is_present() && !entry.is_reference() {
                 let frame = entry.frame();
                 if entry.is_object() {

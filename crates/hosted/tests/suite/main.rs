@@ -17,6 +17,7 @@ mod model;
 mod object_tables;
 mod ops;
 mod pages;
+mod places;
 mod populate;
 mod proc_text;
 mod references;
