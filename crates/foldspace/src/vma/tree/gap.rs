@@ -56,14 +56,13 @@ impl GapRequest {
 impl<'t> VersionRef<'t> {
     /// The highest address at which the request fits between VMAs.
     pub fn gap_top_down(self, request: &GapRequest) -> Option<VirtAddr> {
-        // Where the hole ends that is looked at.
-        let mut end = request.high;
+        let mut hole = HoleBelow { end: request.high, guarded: request.high, limit: request.high };
         if let Some(root) = self.root
-            && let Some(found) = top_down(root, request, &mut end)
+            && let Some(found) = top_down(root, request, &mut hole)
         {
             return Some(found);
         }
-        request.highest_in(request.low, end)
+        hole.highest(request, request.low)
     }
 
     /// The lowest address at which the request fits between VMAs.
@@ -79,25 +78,57 @@ impl<'t> VersionRef<'t> {
     }
 }
 
-/// Looks at the holes above and inside `node`; leaves in `end` where the one below it ends.
-fn top_down(node: NodeRef<'_>, request: &GapRequest, end: &mut VirtAddr) -> Option<VirtAddr> {
+/// The upper end of the hole that is looked at next, downwards.
+struct HoleBelow {
+    /// Where it ends: at a VMA, or at the limit.
+    end: VirtAddr,
+    /// Where the guard of that VMA begins.
+    guarded: VirtAddr,
+    /// Nothing is looked for above.
+    limit: VirtAddr,
+}
+
+impl HoleBelow {
+    /// Goes on below a VMA that starts there, whose guard begins at `guarded`.
+    #[inline]
+    fn pass(&mut self, start: VirtAddr, guarded: VirtAddr) {
+        self.end = start.min(self.limit);
+        self.guarded = guarded;
+    }
+
+    /// The highest place in the hole, which starts there.
+    #[inline]
+    fn highest(&mut self, request: &GapRequest, start: VirtAddr) -> Option<VirtAddr> {
+        let found = request.highest_in(start, self.end)?;
+        if self.guarded >= self.end {
+            return Some(found);
+        }
+        // Large enough but for the guard: Linux begins again below the guard, however many holes are beside it.
+        self.limit = self.guarded;
+        self.end = self.guarded;
+        request.highest_in(start, self.end)
+    }
+}
+
+/// Looks at the holes above and inside `node`; leaves in `hole` the upper end of the one below it.
+fn top_down(node: NodeRef<'_>, request: &GapRequest, hole: &mut HoleBelow) -> Option<VirtAddr> {
     let summary = node.summary();
-    if let Some(found) = request.highest_in(summary.end, *end) {
+    if let Some(found) = hole.highest(request, summary.end) {
         return Some(found);
     }
     let outside = summary.start >= request.high || summary.end <= request.low;
     let plain_edge = !summary.flags.contains(VmaFlags::GROWS_DOWN);
     if plain_edge && (outside || summary.largest_gap < request.len) {
-        *end = summary.start;
+        hole.pass(summary.start, summary.start);
         return None;
     }
     match node.slots() {
         Slots::Leaf(vmas) => vmas.iter().rev().find_map(|vma| {
-            let found = request.highest_in(vma.end(), *end);
-            *end = request.end_below(vma);
+            let found = hole.highest(request, vma.end());
+            hole.pass(vma.start(), request.end_below(vma));
             found
         }),
-        Slots::Inner(children) => children.nodes().iter().rev().find_map(|child| top_down(child.node(), request, end)),
+        Slots::Inner(children) => children.nodes().iter().rev().find_map(|child| top_down(child.node(), request, hole)),
     }
 }
 

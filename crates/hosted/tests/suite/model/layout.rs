@@ -180,36 +180,42 @@ impl ModelSpace {
         if area.flags.contains(VmaFlags::GROWS_DOWN) { start.saturating_sub(GUARD_GAP) } else { start }
     }
 
-    /// Gaps, upwards, guard gaps left out.
-    fn gaps(&self) -> Vec<(Page, Page)> {
+    /// Gaps, upwards: from, until, and where the guard gap of the area above begins.
+    fn gaps(&self) -> Vec<(Page, Page, Page)> {
         let mut gaps = Vec::new();
         let mut from = LOWEST;
         for (&start, area) in &self.areas {
-            let until = Self::guarded_start(start, area);
-            if until > from {
-                gaps.push((from, until));
+            if start > from {
+                gaps.push((from, start, Self::guarded_start(start, area)));
             }
             from = from.max(area.end);
         }
         if END > from {
-            gaps.push((from, END));
+            gaps.push((from, END, END));
         }
         gaps
     }
 
     /// The highest gap below the base, or else the lowest above a third of the user half, as Linux falls back to.
     pub(super) fn anywhere(&self, pages: u64) -> Result<Page, Error> {
-        let base = self.layout.mmap_base.get() / PAGE;
-        let below = self.gaps().into_iter().rev().find_map(|(from, until)| {
-            let until = until.min(base);
-            (until > from && until - from >= pages).then(|| until - pages)
+        let mut limit = self.layout.mmap_base.get() / PAGE;
+        let below = self.gaps().into_iter().rev().find_map(|(from, until, guarded)| {
+            let fits = |until: Page| (until > from && until - from >= pages).then(|| until - pages);
+            let until = until.min(limit);
+            let found = fits(until)?;
+            if guarded >= until {
+                return Some(found);
+            }
+            // Only a gap that is large enough but for the guard makes Linux look below the guard, and no more beside it.
+            limit = guarded;
+            fits(guarded)
         });
         below.map_or_else(|| self.lowest_gap(pages, END / 3, END), Ok)
     }
 
     fn lowest_gap(&self, pages: u64, low: Page, high: Page) -> Result<Page, Error> {
-        let found = self.gaps().into_iter().find_map(|(from, until)| {
-            let (from, until) = (from.max(low), until.min(high));
+        let found = self.gaps().into_iter().find_map(|(from, _, guarded)| {
+            let (from, until) = (from.max(low), guarded.min(high));
             (until > from && until - from >= pages).then_some(from)
         });
         found.ok_or(Error::NoRoom)
@@ -225,7 +231,7 @@ impl ModelSpace {
         if start < LOWEST || pages > END || start > END - pages {
             return None;
         }
-        self.gaps().into_iter().any(|(from, until)| from <= start && start + pages <= until).then_some(start)
+        self.gaps().into_iter().any(|(from, _, guarded)| from <= start && start + pages <= guarded).then_some(start)
     }
 
     /// munmap.

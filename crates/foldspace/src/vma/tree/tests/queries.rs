@@ -52,6 +52,21 @@ fn fits(vmas: &[Vma], request: &GapRequest) -> Vec<VirtAddr> {
         .collect()
 }
 
+/// The highest place, searched for again below a guard that is in the way (`unmapped_area_topdown`): what is beside the guard is not looked at.
+fn highest(vmas: &[Vma], request: &GapRequest) -> Option<VirtAddr> {
+    let mut request = *request;
+    loop {
+        let at = *fits(vmas, &GapRequest { stack_guard: 0, ..request }).last()?;
+        let next = vmas.iter().find(|v| v.start() > at);
+        let Some(next) = next.filter(|v| v.flags.contains(VmaFlags::GROWS_DOWN)) else { return Some(at) };
+        let guarded = VirtAddr(next.start().get().saturating_sub(request.stack_guard));
+        if guarded >= next.start().min(request.high) {
+            return Some(at);
+        }
+        request.high = guarded;
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 100 } else { 1000 }))]
 
@@ -63,9 +78,8 @@ proptest! {
         let guard = epoch.pin();
         let version = cell.load(&guard);
         for request in requests {
-            let expected = fits(&vmas, &request);
-            prop_assert_eq!(version.gap_top_down(&request), expected.last().copied());
-            prop_assert_eq!(version.gap_bottom_up(&request), expected.first().copied());
+            prop_assert_eq!(version.gap_top_down(&request), highest(&vmas, &request));
+            prop_assert_eq!(version.gap_bottom_up(&request), fits(&vmas, &request).first().copied());
         }
     }
 
