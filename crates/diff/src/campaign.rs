@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::compare::{Difference, Tally, Verdict, compare, show_outcome};
+use crate::compare::{Aspect, Difference, Tally, Verdict, compare, show_outcome};
 use crate::generate::{Menu, sequence};
-use crate::hosted::{Machine, MachineError};
+use crate::hosted::{Machine, MachineError, Ran};
 use crate::op::Op;
 use crate::{Helper, HelperError, Step, c_call, c_program, shrink};
 
@@ -126,7 +126,8 @@ impl Pair {
         self.helper.begin(ops)?;
         let ours = self.machine.run(ops);
         let (theirs, crash) = self.helper.finish()?;
-        Ok(Both { ours: ours?, theirs, crash: crash.map(|crash| crash.status) })
+        let Ran { steps, unsound } = ours?;
+        Ok(Both { ours: steps, unsound, theirs, crash: crash.map(|crash| crash.status) })
     }
 
     fn shrink(&mut self, sequence: u64, ops: &[Op], difference: Difference) -> Result<Found, CampaignError> {
@@ -151,13 +152,21 @@ impl Pair {
 /// The steps of both sides.
 struct Both {
     ours: Vec<Step>,
+    /// What is wrong in Foldspace, whatever Linux did.
+    unsound: Option<String>,
     theirs: Vec<Step>,
     crash: Option<u32>,
 }
 
 impl Both {
     fn verdict(&self, ops: &[Op], tally: &mut Tally) -> Verdict {
-        match compare(ops, &self.ours, &self.theirs, tally) {
+        let verdict = compare(ops, &self.ours, &self.theirs, tally);
+        if let Some(text) = &self.unsound {
+            // It is looked for at the end.
+            let at = ops.len().saturating_sub(1);
+            return Verdict::Different(Difference { at, aspect: Aspect::Invariants, text: text.clone() });
+        }
+        match verdict {
             Verdict::Different(mut difference) => {
                 if let Some(status) = self.crash {
                     difference.text += &format!("\na process of the host ended with wait status {status:#x}");

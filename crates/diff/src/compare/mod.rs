@@ -38,6 +38,8 @@ pub enum Aspect {
     Content,
     /// One of the two came to an end before the other.
     Length,
+    /// None: Foldspace's own invariants.
+    Invariants,
 }
 
 /// How a comparison ended.

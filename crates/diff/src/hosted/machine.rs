@@ -21,6 +21,9 @@ pub const BUFFER: u64 = 0x7000_0000_0000;
 /// Pages of it: one for names, one for what mincore says.
 const BUFFER_PAGES: u64 = 2;
 
+/// Rounds of collecting garbage, each of some epochs, after which the frames of processes that are gone must have come back.
+const ROUNDS: usize = 8;
+
 /// Why there is no machine.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineError {
@@ -30,6 +33,14 @@ pub enum MachineError {
     /// The manager did not make the first address space.
     #[error("no address space: {0}")]
     Space(#[from] foldspace::Error),
+}
+
+/// What came of a sequence.
+pub struct Ran {
+    /// One for each operation.
+    pub steps: Vec<Step>,
+    /// What is wrong with the manager's own records since then, if something is.
+    pub unsound: Option<String>,
 }
 
 /// A machine.
@@ -53,17 +64,51 @@ impl Machine {
     ///
     /// # Errors
     /// See [`MachineError`].
-    pub fn run(&self, ops: &[Op]) -> Result<Vec<Step>, MachineError> {
+    pub fn run(&self, ops: &[Op]) -> Result<Ran, MachineError> {
+        let used = self.used();
         let mut world = World::new(self, self.new_space()?);
         let steps = world.run(ops);
+        let checked = self.check(&world);
         drop(world);
-        self.host.memory().reclaim();
-        Ok(steps)
+        let unsound = checked.and(self.free_frames(used)).err();
+        Ok(Ran { steps, unsound })
     }
 
-    /// What the invariants' checker has to say now, while no sequence runs.
-    pub fn check(&self) -> Result<(), String> {
-        Ok(())
+    /// What the invariants' checker has to say of all that a sequence has left, and which translations are stale.
+    fn check(&self, world: &World<'_>) -> Result<(), String> {
+        // What waits for a grace period would be lost to the checker.
+        self.host.memory().reclaim();
+        let spaces: Vec<&AddressSpace> = world.spaces().collect();
+        let objects: Vec<&Object> = world.objects().chain([&*self.filler]).collect();
+        self.host
+            .memory()
+            .check(&spaces, &objects)
+            .map_err(|violation| format!("an invariant is broken: {violation}"))?;
+        match self.host.stale(&spaces).first() {
+            Some(stale) => Err(format!("a translation is stale: {stale:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Frames that are not free.
+    fn used(&self) -> u64 {
+        let stats = self.host.memory().stats();
+        stats.total - stats.free
+    }
+
+    /// Collects garbage until no more than `used` frames are; this thread alone uses the machine, so nobody holds it up.
+    fn free_frames(&self, used: u64) -> Result<(), String> {
+        for _ in 0..ROUNDS {
+            self.host.memory().reclaim();
+            if self.used() <= used {
+                return Ok(());
+            }
+        }
+        Err(format!(
+            "{} frames are lost when all processes are gone: {:?}",
+            self.used() - used,
+            self.host.memory().stats()
+        ))
     }
 
     /// An address space with nothing in the window, and no room elsewhere.

@@ -5,4 +5,4 @@ mod machine;
 mod process;
 mod world;
 
-pub use machine::{Machine, MachineError};
+pub use machine::{Machine, MachineError, Ran};

@@ -2,7 +2,7 @@
 
 use foldspace::proc::{FrameNumbers, PagemapEntry};
 use foldspace::space::Fault;
-use foldspace::{AddressSpace, PageRange, VirtAddr};
+use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
 use foldspace_hosted::{AccessError, CacheSize, Processor, Refusal};
 use foldspace_linux as linux;
 use std::sync::Arc;
@@ -39,6 +39,20 @@ impl<'m> World<'m> {
             steps.push(self.step(op));
         }
         steps
+    }
+
+    /// The address spaces of all processes.
+    pub fn spaces(&self) -> impl Iterator<Item = &AddressSpace> {
+        self.processes.iter().flatten().map(|process| &*process.space)
+    }
+
+    /// The objects of all files that are open.
+    pub fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.processes
+            .iter()
+            .flatten()
+            .flat_map(|process| process.files.iter().flatten())
+            .map(|open| &*open.file.object)
     }
 
     fn step(&mut self, op: &Op) -> Step {
