@@ -194,7 +194,7 @@ pub struct Diff {
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub only: Vec<String>,
 
-    /// All groups of calls but these
+    /// All groups of calls but these (limits, locks and grows-down are to be asked for)
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub without: Vec<String>,
 

@@ -89,7 +89,7 @@ pub fn c_call(call: &Call) -> String {
         Call::WriteFile { file, offset, value } => format!("write_file({}, {offset:#x}, {value:#x}ul)", fd(file)),
         Call::ReadFile { file, offset } => format!("read_file({}, {offset:#x})", fd(file)),
         Call::Limit { resource, more } => {
-            format!("0 /* limit of resource {resource}: what is used now and {more:#x} bytes more */")
+            format!("limit({resource}, {more:#x}ul)")
         }
         Call::Store { addr, value, pages } => format!("store({addr:#x}ul, {value:#x}ul, {pages})"),
         Call::Load { addr, pages } => format!("load({addr:#x}ul, {pages})"),

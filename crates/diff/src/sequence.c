@@ -66,6 +66,20 @@ static long read_file(int fd, long offset) {
 
 static long write_file(int fd, long offset, unsigned long word) { return pwrite(fd, &word, 8, offset); }
 
+static long limit(int resource, unsigned long more) {
+  char line[256];
+  const char *name = resource == RLIMIT_AS ? "VmSize:" : resource == RLIMIT_DATA ? "VmData:" : resource == RLIMIT_MEMLOCK ? "VmLck:" : "none";
+  unsigned long used = 0;
+  FILE *status = fopen("/proc/self/status", "r");
+  while (fgets(line, sizeof line, status))
+    if (strncmp(line, name, strlen(name)) == 0) used = strtoul(line + strlen(name), 0, 10) * 1024;
+  fclose(status);
+  struct rlimit limits;
+  if (getrlimit(resource, &limits) != 0) return -1;
+  limits.rlim_cur = more == RLIM_INFINITY ? limits.rlim_max : used + more;
+  return setrlimit(resource, &limits);
+}
+
 static long load_everything(void) {
   char line[256];
   FILE *maps = fopen("/proc/self/maps", "r");

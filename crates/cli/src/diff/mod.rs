@@ -51,8 +51,14 @@ fn groups(args: &args::Diff) -> Result<Vec<&'static str>> {
         bail!("no group of calls is called {unknown}; there are: {}", names.join(", "));
     }
     let named = |list: &[String], name: &str| list.iter().any(|group| group == name);
-    let wanted = |name: &str| (args.only.is_empty() || named(&args.only, name)) && !named(&args.without, name);
-    Ok(names.into_iter().filter(|name| wanted(name)).collect())
+    // A Linux inside is asked by nobody beforehand; ours has names.
+    let names_known = args.linux.is_some() || host::names_memory();
+    let by_default = |group: Group| group.is_settled() && (group != Group::Names || names_known);
+    let wanted = |name: &str, group| match args.only.is_empty() {
+        true => by_default(group) && !named(&args.without, name),
+        false => named(&args.only, name) && !named(&args.without, name),
+    };
+    Ok(Group::ALL.into_iter().filter(|(name, group)| wanted(name, *group)).map(|(name, _)| name).collect())
 }
 
 fn menu(args: &args::Diff) -> Result<Menu> {

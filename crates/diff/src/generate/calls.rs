@@ -251,9 +251,10 @@ fn file_seals(g: &mut Generator<'_>) -> Option<Call> {
 }
 
 fn limit(g: &mut Generator<'_>) -> Option<Call> {
-    // RLIMIT_DATA, RLIMIT_AS
-    let resource = g.one_of(&[2, 9]);
-    Some(Call::Limit { resource, more: g.one_of(&[0, 4, 16, 64]) * PAGE })
+    // RLIMIT_DATA, RLIMIT_AS, RLIMIT_STACK
+    let resource = if g.menu.has(Group::GrowsDown) { g.one_of(&[2, 9, 3]) } else { g.one_of(&[2, 9]) };
+    let more = if g.once_in(3) { u64::MAX } else { g.one_of(&[0, 4, 16, 64]) * PAGE };
+    Some(Call::Limit { resource, more })
 }
 
 fn process(g: &mut Generator<'_>) -> Option<Call> {

@@ -69,6 +69,11 @@ impl Group {
         ("grows-down", Group::GrowsDown),
         ("processes", Group::Processes),
     ];
+
+    /// Whether its calls are known to be equal but for what rules say. The others are for who asks for them by name.
+    pub fn is_settled(self) -> bool {
+        !matches!(self, Group::Limits | Group::Locks | Group::GrowsDown)
+    }
 }
 
 /// What sequences are made of.

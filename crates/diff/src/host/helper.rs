@@ -123,6 +123,7 @@ fn serve(shared: Shared) -> ! {
     // Huge pages would make what is in memory a matter of what else the machine does.
     call!(libc::SYS_prctl, libc::PR_SET_THP_DISABLE, 1, 0, 0, 0);
     access::catch_faults();
+    grow_stack();
     if let Err(error) = filler::fill() {
         header.crash.store(error.raw_os_error().unwrap_or(libc::EINVAL) as u32, Release);
     }
@@ -136,6 +137,12 @@ fn serve(shared: Shared) -> ! {
         served += 1;
         run_sequence(shared);
     }
+}
+
+/// Makes the stack as large as a process of a sequence may need it: it must not grow when there are limits.
+#[inline(never)]
+fn grow_stack() {
+    core::hint::black_box(&mut [0_u8; 256 << 10]);
 }
 
 fn run_sequence(shared: Shared) {

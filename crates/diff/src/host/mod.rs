@@ -20,7 +20,7 @@ mod process;
 mod shared;
 mod system;
 
-pub use addresses::fix_addresses;
+pub use addresses::{fix_addresses, names_memory};
 pub use helper::{Crash, Helper, HelperError};
 pub use shared::MAX_OPS;
 

@@ -102,7 +102,7 @@ impl<'m> World<'m> {
                 nothing(linux::prctl_set_vma(process, 0, addr, len, name))
             }
             Call::Seal { addr, len, flags } => nothing(linux::mseal(process, addr, len, flags)),
-            Call::Limit { .. } => -i64::from(libc::ENOSYS),
+            Call::Limit { resource, more } => limit(&process.space, resource, more),
             Call::Create { file, flags, read_only } => {
                 of_file(Open::create(self.machine.host.memory(), file, flags, read_only).map(|open| {
                     process.files[file as usize] = Some(open);
@@ -258,6 +258,20 @@ fn smaps(space: &AddressSpace) -> Vec<u8> {
         from = next;
     }
     text
+}
+
+/// setrlimit of the soft limit, relative to what is used now: what each side has outside the window does not matter then.
+fn limit(space: &AddressSpace, resource: u32, more: u64) -> i64 {
+    let usage = space.usage();
+    let soft = |pages: u64| (pages * PAGE).saturating_add(more);
+    space.update_layout(|layout| match resource {
+        libc::RLIMIT_AS => layout.address_space_limit = soft(usage.mapped),
+        libc::RLIMIT_DATA => layout.data_limit = soft(usage.data),
+        libc::RLIMIT_STACK => layout.stack_limit = soft(0),
+        // RLIMIT_MEMLOCK is not for root.
+        _ => {}
+    });
+    0
 }
 
 fn load(processor: &mut Processor, addr: u64) -> Result<u64, (i32, i32)> {
