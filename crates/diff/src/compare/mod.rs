@@ -59,7 +59,7 @@ pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) ->
     let mut last: [Option<(&Look, &Look)>; PROCESSES] = [None; PROCESSES];
     for (at, (op, (our, their))) in ops.iter().zip(ours.iter().zip(theirs)).enumerate() {
         let before = last[op.process as usize];
-        history.note(&op.call);
+        history.note(&op.call, &their.outcome);
         let differ = |aspect, text| Verdict::Different(Difference { at, aspect, text });
         let part = |tally: &mut Tally| {
             Rule::RemapOverLinuxBoundary.count(tally, 1);
@@ -75,7 +75,7 @@ pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) ->
         match (&our.look, &their.look) {
             (None, None) => {}
             (Some(our), Some(their)) => {
-                if let Err((aspect, text)) = rules::same_look(our, their, history, tally) {
+                if let Err((aspect, text)) = rules::same_look(our, their, &history, tally) {
                     if rules::parts(op, before) {
                         return part(tally);
                     }

@@ -3,7 +3,7 @@
 use super::{Aspect, Tally, show_areas};
 use crate::Look;
 use crate::look::{Area, SIZES};
-use crate::op::{Call, Op};
+use crate::op::{Call, Op, Outcome};
 use crate::window::PAGE;
 
 /// A known difference.
@@ -27,10 +27,12 @@ pub enum Rule {
     Sealed,
     /// See [`RULES`].
     Made,
+    /// See [`RULES`].
+    Refused,
 }
 
 /// Each rule: what it says, and why that is right.
-pub const RULES: [(&str, &str); 9] = [
+pub const RULES: [(&str, &str); 10] = [
     (
         "lines that Linux keeps apart",
         "Linux does not merge areas with different anon_vmas (after a fork, a move, or touched one by one), nor moved anonymous areas whose \
@@ -77,22 +79,35 @@ pub const RULES: [(&str, &str); 9] = [
         "A page that only fallocate, or a read of a hole, has made is a page of the file in Foldspace; Linux does not say in mincore that it is \
          there before something was stored or read through it. Only from the first fallocate or pread of a sequence on, only areas of files, only Foldspace's yes.",
     ),
+    (
+        "areas that a refused mmap has split",
+        "Linux splits what a fixed mapping would replace before it finds that it must refuse (sealed memory, limits), and leaves it so; Foldspace \
+         changes nothing. Adjacent shared lines as in the first rule, only where a refused mmap would have started or ended.",
+    ),
 ];
 
 /// What a sequence has done so far, as far as rules ask.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct History {
     /// It has used MADV_PAGEOUT.
     paged_out: bool,
     /// It has used fallocate or pread.
     made_pages: bool,
+    /// Where fixed mappings that were refused would have started and ended.
+    refused: Vec<u64>,
 }
 
 impl History {
-    /// Notes an operation.
-    pub fn note(&mut self, call: &Call) {
+    /// Notes an operation, and what Linux said.
+    pub fn note(&mut self, call: &Call, outcome: &Outcome) {
         self.paged_out |= matches!(call, Call::Advise { advice: libc::MADV_PAGEOUT, .. });
         self.made_pages |= matches!(call, Call::Allocate { .. } | Call::ReadFile { .. });
+        if let Call::Map { addr, len, flags, .. } = *call
+            && flags & libc::MAP_FIXED as u32 != 0
+            && outcome.value < 0
+        {
+            self.refused.extend([addr, addr.saturating_add(len).saturating_add(PAGE - 1) & !(PAGE - 1)]);
+        }
     }
 }
 
@@ -128,21 +143,23 @@ pub fn parts(op: &Op, before: Option<(&Look, &Look)>) -> bool {
 }
 
 /// Compares two looks of a sequence with that `history`.
-pub fn same_look(ours: &Look, theirs: &Look, history: History, tally: &mut Tally) -> Result<(), (Aspect, String)> {
+pub fn same_look(ours: &Look, theirs: &Look, history: &History, tally: &mut Tally) -> Result<(), (Aspect, String)> {
     let areas = |ours: &[Area], theirs: &[Area]| {
         (Aspect::Areas, format!("Foldspace:\n{}Linux:\n{}", show_areas(ours), show_areas(theirs)))
     };
     let (our_areas, their_areas) = (unaccounted(&ours.areas), unaccounted(&theirs.areas));
+    let was_refused = |first: &Area, next: &Area| first.access[3] == b's' && history.refused.contains(&next.start);
     let mut rest = &their_areas[..];
     for our in &our_areas {
         let Some((first, mut others)) = rest.split_first() else { return Err(areas(&ours.areas, &theirs.areas)) };
         let mut joined = first.clone();
         while joined.end < our.end
             && let Some((next, more)) = others.split_first()
-            && joins(&joined, next)
+            && joins(&joined, next, was_refused(&joined, next))
         {
+            let rule = if was_refused(&joined, next) { Rule::Refused } else { Rule::Merge };
             join(&mut joined, next);
-            Rule::Merge.count(tally, 1);
+            rule.count(tally, 1);
             others = more;
         }
         if joined.flags != our.flags {
@@ -182,12 +199,12 @@ pub fn same_look(ours: &Look, theirs: &Look, history: History, tally: &mut Tally
     Ok(())
 }
 
-/// Whether [`Rule::Merge`] or [`Rule::Guards`] makes one of two areas of Linux's.
-fn joins(first: &Area, next: &Area) -> bool {
+/// Whether [`Rule::Merge`] or [`Rule::Guards`], or [`Rule::Refused`] where one was, makes one of two areas of Linux's.
+fn joins(first: &Area, next: &Area, refused: bool) -> bool {
     let guards = [first, next].iter().any(|area| area.flags.contains(b"gu"));
     first.end == next.start
         && first.access == next.access
-        && (first.access[3] == b'p' || guards)
+        && (first.access[3] == b'p' || guards || refused)
         && first.file == next.file
         && (first.file == 0 || first.offset + (first.end - first.start) == next.offset)
         && first.name == next.name
@@ -224,7 +241,7 @@ fn unaccounted(areas: &[Area]) -> Vec<Area> {
             area.flags.retain(|flag| flag != b"ac");
         }
         match found.last_mut() {
-            Some(last) if before != accounted && loses_account(&area) && joins(last, &area) => join(last, &area),
+            Some(last) if before != accounted && loses_account(&area) && joins(last, &area, false) => join(last, &area),
             _ => found.push(area),
         }
         before = accounted;
@@ -239,7 +256,7 @@ fn same_area(our: &Area, their: &Area) -> bool {
         && our.flags == their.flags
 }
 
-fn same_sizes(our: &Area, their: &Area, history: History, tally: &mut Tally) -> Result<(), (Aspect, String)> {
+fn same_sizes(our: &Area, their: &Area, history: &History, tally: &mut Tally) -> Result<(), (Aspect, String)> {
     let anonymous = SIZES.iter().position(|name| *name == "Anonymous").unwrap_or_default();
     let of_file = our.file != 0 && our.sizes[anonymous] == their.sizes[anonymous];
     for ((name, our_size), their_size) in SIZES.iter().zip(our.sizes).zip(their.sizes) {
@@ -260,7 +277,7 @@ fn same_sizes(our: &Area, their: &Area, history: History, tally: &mut Tally) -> 
     Ok(())
 }
 
-fn same_core(ours: &Look, theirs: &Look, history: History, tally: &mut Tally) -> Result<(), (Aspect, String)> {
+fn same_core(ours: &Look, theirs: &Look, history: &History, tally: &mut Tally) -> Result<(), (Aspect, String)> {
     if ours.in_core == theirs.in_core {
         return Ok(());
     }
