@@ -262,6 +262,7 @@ fn of_file(file: &OpenFile, len: u64, prot: u64, flags: u64, offset: u64) -> Res
         }
         vma |= VmaFlags::SHARED;
         vma.set(VmaFlags::MAY_WRITE, has(OpenRights::WRITE) && !has(OpenRights::WRITE_SEALED));
+        vma.set(VmaFlags::WRITE_SEALED, has(OpenRights::WRITE | OpenRights::WRITE_SEALED));
     }
     Ok((file.content.clone(), vma))
 }

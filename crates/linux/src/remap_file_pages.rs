@@ -16,6 +16,7 @@ const KEPT: VmaFlags = VmaFlags::ACCESS
     .union(VmaFlags::MAY_WRITE)
     .union(VmaFlags::MAY_EXEC)
     .union(VmaFlags::SHARED)
+    .union(VmaFlags::WRITE_SEALED)
     .union(VmaFlags::LOCKED);
 
 /// remap_file_pages(2): shows from `page_offset` on what a shared mapping at `address` showed before.
@@ -68,7 +69,7 @@ pub fn remap_file_pages(
     Ok(())
 }
 
-/// Whether stores through it may reach others: Linux's `VM_SHARED`, which a file that is open for reading only does not give.
+/// Linux's `VM_SHARED`, which a file that is open for reading only does not give, and one that is sealed against writing does.
 fn is_shared(vma: &Vma) -> bool {
-    vma.flags.contains(VmaFlags::SHARED | VmaFlags::MAY_WRITE)
+    vma.flags.contains(VmaFlags::SHARED) && vma.flags.intersects(VmaFlags::MAY_WRITE | VmaFlags::WRITE_SEALED)
 }

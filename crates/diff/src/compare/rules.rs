@@ -24,15 +24,13 @@ pub enum Rule {
     /// See [`RULES`].
     Account,
     /// See [`RULES`].
-    Sealed,
-    /// See [`RULES`].
     Made,
     /// See [`RULES`].
     Refused,
 }
 
 /// Each rule: what it says, and why that is right.
-pub const RULES: [(&str, &str); 10] = [
+pub const RULES: [(&str, &str); 9] = [
     (
         "lines that Linux keeps apart",
         "Linux does not merge areas with different anon_vmas (after a fork, a move, or touched one by one), nor moved anonymous areas whose \
@@ -68,11 +66,6 @@ pub const RULES: [(&str, &str); 10] = [
         "memory that was never written and cannot be written any more",
         "Linux takes private memory that becomes read-only out of the account (VmFlags ac) if no page of it was ever written (it has no anon_vma); Foldspace \
          keeps it in. Only ac, of private areas without write access, and the lines that it keeps apart.",
-    ),
-    (
-        "shared areas that can never be written",
-        "Foldspace shows VmFlags sh where a shared area may be written (mw), as Linux does but for files with a seal against writing: there Linux shows \
-         sh, too. Only Linux's sh, of shared areas without mw.",
     ),
     (
         "pages of files without content",
@@ -166,11 +159,6 @@ pub fn same_look(ours: &Look, theirs: &Look, history: &History, tally: &mut Tall
             let guarded = joined.flags.len();
             joined.flags.retain(|flag| flag != b"gu" || our.flags.contains(flag));
             Rule::Guards.count(tally, u64::from(joined.flags.len() < guarded));
-            if joined.access[3] == b's' && !joined.flags.contains(b"mw") && !our.flags.contains(b"sh") {
-                let shown = joined.flags.len();
-                joined.flags.retain(|flag| flag != b"sh");
-                Rule::Sealed.count(tally, u64::from(joined.flags.len() < shown));
-            }
         }
         if !same_area(our, &joined) {
             return Err(areas(&ours.areas, &theirs.areas));

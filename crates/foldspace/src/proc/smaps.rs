@@ -229,14 +229,14 @@ fn line(name: &str, value: u64, out: &mut Vec<u8>) {
 /// Linux's two letters for each flag, in the order of its bits (`show_smap_vma_flags`), each with a space after it. `gu` says that there are guards now; Linux
 /// says it, once there was one, for as long as the VMA lives.
 fn flags(flags: VmaFlags, guards: u64, out: &mut Vec<u8>) {
-    // Linux's VM_SHARED is what may be written through: a shared mapping of a file that was opened for reading keeps VM_MAYSHARE only.
-    let writes_through = VmaFlags::SHARED.union(VmaFlags::MAY_WRITE);
+    // Linux's VM_SHARED: a shared mapping of a file that was opened for reading keeps VM_MAYSHARE only.
+    let opened_for_writing = VmaFlags::MAY_WRITE.union(VmaFlags::WRITE_SEALED);
     let has = |flag| flags.contains(flag);
     let letters = [
         (has(VmaFlags::READ), "rd"),
         (has(VmaFlags::WRITE), "wr"),
         (has(VmaFlags::EXEC), "ex"),
-        (has(writes_through), "sh"),
+        (has(VmaFlags::SHARED) && flags.intersects(opened_for_writing), "sh"),
         (has(VmaFlags::MAY_READ), "mr"),
         (has(VmaFlags::MAY_WRITE), "mw"),
         (has(VmaFlags::MAY_EXEC), "me"),

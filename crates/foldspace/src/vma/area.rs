@@ -59,6 +59,9 @@ bitflags! {
         const DROPPABLE = 1 << 21;
         /// It had private pages that advice has taken away. A hint for the commit accounting, as which two VMAs that differ in it may be one.
         const WRITTEN = 1 << 22;
+        /// Only beside SHARED, without MAY_WRITE: what it shows was opened for writing, but may not be written through new mappings
+        /// (F_SEAL_WRITE, F_SEAL_FUTURE_WRITE). Linux has VM_SHARED then, as with MAY_WRITE.
+        const WRITE_SEALED = 1 << 23;
         /// It shows an object. Set when it is mapped, so that the tree's summaries say where there are such areas.
         const OBJECT = 1 << 31;
     }

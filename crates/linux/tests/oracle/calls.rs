@@ -571,3 +571,22 @@ fn locked_memory_that_becomes_writable_is_there() {
         assert!(pair.same_bytes(0..1), "pages that are there, {lock_flags}, {prots:?}");
     }
 }
+
+/// What it maps is shared also if the file is sealed against writing, but not if it was opened for reading.
+#[test]
+fn remap_file_pages_of_what_may_not_be_written_to() {
+    let mut pair = Pair::new(As::Root);
+    let files = [pair.files.all, pair.files.read_only, pair.files.sealed];
+    let results = files.map(|file| {
+        scene::set(&mut pair);
+        pair.must(call(libc::SYS_mmap, [scene::page(30), 4 * PAGE, 1, 0x11, file as u64, 0]));
+        let remap = call(libc::SYS_remap_file_pages, [scene::page(31), PAGE, 0, 3, 0, 0]);
+        let twice = [pair.call(remap), pair.call(remap)];
+        let may_write = pair.call(call(libc::SYS_mprotect, [scene::page(31), PAGE, 3, 0, 0, 0]));
+        let (there, here) = pair.windows();
+        assert_eq!(there, here);
+        [twice[0], twice[1], may_write].map(|both| both.filter(|(there, here)| there == here).map(|(there, _)| there))
+    });
+    let (invalid, denied) = (-i64::from(libc::EINVAL), -i64::from(libc::EACCES));
+    assert_eq!(results, [[0, 0, 0], [invalid, invalid, denied], [0, 0, denied]].map(|file| file.map(Some)));
+}
