@@ -20,6 +20,7 @@ mod pages;
 mod places;
 mod populate;
 mod proc_text;
+mod questions;
 mod references;
 mod registry;
 mod regressions;
