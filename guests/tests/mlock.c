@@ -222,7 +222,7 @@ static void limits(void)
 		CHECK_ERRNO(lock2(base, 1, MLOCK_ONFAULT), EPERM);
 		CHECK_ERRNO(mlockall(MCL_CURRENT), EPERM);
 		CHECK_ERRNO(mlockall(MCL_FUTURE), EPERM);
-		CHECK_ERRNO(mmap(NULL, PAGE, RW, ANON | MAP_LOCKED, -1, 0), EPERM);
+		CHECK_ERRNO((void *)syscall(SYS_mmap, NULL, PAGE, RW, ANON | MAP_LOCKED, -1, 0), EPERM);
 		CHECK(munlock(base, PAGE) == 0 && munlockall() == 0);
 	});
 	CHECK(munmap(base, 32 * PAGE) == 0);

@@ -37,7 +37,7 @@ static void mistakes(void)
 	fill(base, 8, 1);
 	CHECK_ERRNO(mremap(base + 1, PAGE, 2 * PAGE, MREMAP_MAYMOVE), EINVAL);
 	CHECK_ERRNO(mremap(base, PAGE, 0, MREMAP_MAYMOVE), EINVAL);
-	CHECK_ERRNO(mremap(base, PAGE, -1UL, MREMAP_MAYMOVE), EINVAL); /* rounds to nothing */
+	CHECK_ERRNO((void *)syscall(SYS_mremap, base, PAGE, -1UL, MREMAP_MAYMOVE), EINVAL); /* rounds to nothing */
 	CHECK_ERRNO(syscall(SYS_mremap, base, PAGE, PAGE, 8, to), EINVAL);
 	CHECK_ERRNO(syscall(SYS_mremap, base, PAGE, PAGE, MREMAP_FIXED, to), EINVAL);
 	CHECK_ERRNO(syscall(SYS_mremap, base, PAGE, PAGE, MREMAP_DONTUNMAP, to), EINVAL);
