@@ -11,13 +11,13 @@ use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, PageRange, VirtAddr};
 use foldspace_hosted::{CacheSize, Host, HostPlatform, Layouts, Processor};
 
-type Callback = Box<dyn FnOnce() + Send>;
+pub type Callback = Box<dyn FnOnce() + Send>;
 type Change = fn(&mut Processor);
 
 /// Calls back once, right before a shootdown.
-struct Stopping {
-    inner: HostPlatform,
-    callback: Arc<Mutex<Option<Callback>>>,
+pub struct Stopping {
+    pub inner: HostPlatform,
+    pub callback: Arc<Mutex<Option<Callback>>>,
 }
 
 // SAFETY: a shootdown is only delayed.

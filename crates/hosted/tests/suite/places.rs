@@ -2,38 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use crossbeam_epoch::Guard;
 use foldspace::addr::PAGE_SIZE;
-use foldspace::platform::{Flush, Platform, SpaceId};
 use foldspace::space::{MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, VirtAddr};
-use foldspace_hosted::{Host, HostPlatform, Layouts};
+use foldspace_hosted::{Host, Layouts};
 
-type Callback = Box<dyn FnOnce() + Send>;
-
-/// Calls back before a shootdown, once.
-struct BeforeShootdown {
-    inner: HostPlatform,
-    callback: Arc<Mutex<Option<Callback>>>,
-}
-
-// SAFETY: calls are only delayed.
-unsafe impl Platform for BeforeShootdown {
-    fn shootdown(&self, space: SpaceId, flush: Flush) {
-        let callback = self.callback.lock().unwrap().take();
-        if let Some(callback) = callback {
-            callback();
-        }
-        self.inner.shootdown(space, flush);
-    }
-    fn pin(&self) -> Guard {
-        self.inner.pin()
-    }
-    fn processor(&self) -> usize {
-        self.inner.processor()
-    }
-}
+use crate::isolation::{Callback, Stopping};
 
 const RW: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::MAY_READ).union(VmaFlags::MAY_WRITE);
 const AT: VirtAddr = VirtAddr(0x4000_0000);
@@ -55,7 +30,7 @@ fn map(space: &AddressSpace, file: &Arc<Object>, at: VirtAddr) {
 fn an_entry_is_let_go_of_although_its_table_has_founded_a_lineage_since() {
     let callback: Arc<Mutex<Option<Callback>>> = Arc::default();
     let kept = callback.clone();
-    let host = Host::with_platform(2 << 20, |inner| Box::new(BeforeShootdown { inner, callback: kept })).unwrap();
+    let host = Host::with_platform(2 << 20, |inner| Box::new(Stopping { inner, callback: kept })).unwrap();
     let file = Object::anonymous(host.memory(), 2 * PAGE_SIZE).unwrap();
     let parent = mapping(&host, &file, AT);
     let mapper = mapping(&host, &file, VirtAddr(0x5000_3000));
