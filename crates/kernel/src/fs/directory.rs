@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use super::dentry::Dentry;
-use super::file::{Body, File, Taken, Whence, seek_within};
+use super::file::{Body, File, Taken, Whence, seek_without_end};
 use super::inode::{Inode, mode};
 use super::io::{Sink, Supply};
 use crate::errno::Errno;
@@ -44,10 +44,7 @@ impl Body for DirectoryBody {
     }
 
     fn seek(&self, file: &File, offset: i64, whence: Whence) -> Result<u64, Errno> {
-        match whence {
-            Whence::Set | Whence::Current => seek_within(&mut file.position.lock(), 0, offset, whence),
-            _ => Err(Errno::EINVAL),
-        }
+        seek_without_end(file, offset, whence)
     }
 
     fn has_position(&self) -> bool {

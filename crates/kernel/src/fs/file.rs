@@ -333,6 +333,14 @@ impl Body for NameOnly {
     }
 }
 
+/// Moves the position of a file that has no end to seek from: a directory, or a list that the kernel makes. `EINVAL` for the end.
+pub fn seek_without_end(file: &File, offset: i64, whence: Whence) -> Result<u64, Errno> {
+    match whence {
+        Whence::Set | Whence::Current => seek_within(&mut file.position.lock(), 0, offset, whence),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// Moves a position in something of `len` bytes. `EINVAL` for a negative or too large result, `ENXIO` for data or holes sought past the end.
 pub fn seek_within(position: &mut u64, len: u64, offset: i64, whence: Whence) -> Result<u64, Errno> {
     let base = match whence {

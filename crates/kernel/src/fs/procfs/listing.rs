@@ -3,7 +3,7 @@
 use super::Node;
 use crate::errno::Errno;
 use crate::fs::directory::{Entry, take_dots};
-use crate::fs::file::{Body, File, Taken, Whence, seek_within};
+use crate::fs::file::{Body, File, Taken, Whence, seek_without_end};
 use crate::fs::io::{Sink, Supply};
 use crate::syscall::SysResult;
 
@@ -20,10 +20,7 @@ impl Body for ListingBody {
     }
 
     fn seek(&self, file: &File, offset: i64, whence: Whence) -> Result<u64, Errno> {
-        match whence {
-            Whence::Set | Whence::Current => seek_within(&mut file.position.lock(), 0, offset, whence),
-            _ => Err(Errno::EINVAL),
-        }
+        seek_without_end(file, offset, whence)
     }
 
     fn has_position(&self) -> bool {

@@ -9,7 +9,7 @@ use spin::Mutex;
 
 use super::node::open_task;
 use crate::errno::Errno;
-use crate::fs::file::{Body, File, Whence, seek_within};
+use crate::fs::file::{Body, File, Whence, seek_without_end};
 use crate::fs::io::{Sink, Supply, done_or_fault};
 use crate::process::Pid;
 use crate::syscall::SysResult;
@@ -175,10 +175,7 @@ impl Body for MapsBody {
     }
 
     fn seek(&self, file: &File, offset: i64, whence: Whence) -> Result<u64, Errno> {
-        match whence {
-            Whence::Set | Whence::Current => seek_within(&mut file.position.lock(), 0, offset, whence),
-            _ => Err(Errno::EINVAL),
-        }
+        seek_without_end(file, offset, whence)
     }
 
     fn has_position(&self) -> bool {
