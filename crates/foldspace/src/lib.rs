@@ -3,7 +3,7 @@
 #![deny(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, foldspace_shuttle))]
 extern crate std;
 
 pub mod addr;
@@ -16,6 +16,10 @@ pub mod platform;
 pub mod proc;
 pub mod reverse;
 pub mod space;
+#[cfg(not(foldspace_shuttle))]
+mod sync;
+#[cfg(foldspace_shuttle)]
+pub mod sync;
 mod table;
 pub mod vma;
 

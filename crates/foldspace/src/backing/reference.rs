@@ -5,16 +5,16 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use core::fmt;
 use core::hash::BuildHasher;
-use core::sync::atomic::Ordering;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use spin::Mutex;
 
 use super::Source;
 use crate::addr::{ENTRIES, Level, PAGE_SIZE};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Garbage, Kind, Memory};
 use crate::space::retry_after_reclaim;
+use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
 use crate::table::{Entry, Supply};
 
 const PAGE: usize = PAGE_SIZE as usize;

@@ -1,12 +1,12 @@
 //! Invariant 6: frames are conserved, and so is what they are promised for.
 
 use alloc::collections::BTreeSet;
-use core::sync::atomic::Ordering;
 
 use super::{Reached, Verdict, ensure};
 use crate::backing::{Object, ReferenceTables};
 use crate::frame::{Frame, Kind, Memory};
 use crate::space::AddressSpace;
+use crate::sync::atomic::Ordering;
 use crate::vma::Backing;
 
 impl Memory {

@@ -94,7 +94,7 @@ impl Memory {
     }
 
     fn entry(&self, table: Frame, index: Index) -> Entry {
-        Entry::from_bits(self.entries(table)[index.get()].load(core::sync::atomic::Ordering::SeqCst))
+        Entry::from_bits(self.entries(table)[index.get()].load(crate::sync::atomic::Ordering::SeqCst))
     }
 
     /// What is not empty.

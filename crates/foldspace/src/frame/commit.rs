@@ -4,11 +4,10 @@
 //! lengths of shared anonymous objects. A change is charged with what it adds to its tree's sum before it changes anything, and gives
 //! back what it takes from it when it is done. So nothing can drift: the charge is the sum over the trees and the objects.
 
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-
 use super::Memory;
 use crate::error::{Error, Result};
 use crate::space::MAX_MAP_COUNT;
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// How much memory may be committed (`vm.overcommit_memory`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -5,11 +5,11 @@
 //! written gets some mixture of old and new, never a reference into them.
 
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU64;
 
 use super::Frame;
 use super::record::Record;
 use crate::addr::{ENTRIES, PAGE_SIZE};
+use crate::sync::atomic::AtomicU64;
 
 const PAGE: usize = PAGE_SIZE as usize;
 

@@ -5,12 +5,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
-use spin::Mutex;
 
 use super::buddy::{Buddy, ORDERS};
 use super::commit::Commit;
@@ -23,6 +21,8 @@ use crate::error::{Error, Result};
 use crate::platform::Platform;
 use crate::reverse::Reverse;
 use crate::space::Registry;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// What a [`Memory`] is made of.
 pub struct MemoryConfig<'a> {
@@ -136,7 +136,7 @@ pub struct Memory {
     pub(crate) registry: Registry,
     pub(super) commit: Commit,
     #[cfg(feature = "fault-injection")]
-    allowance: core::sync::atomic::AtomicI64,
+    allowance: crate::sync::atomic::AtomicI64,
 }
 
 impl Memory {
@@ -197,7 +197,7 @@ impl Memory {
             registry: Registry::new(),
             commit: Commit::new(),
             #[cfg(feature = "fault-injection")]
-            allowance: core::sync::atomic::AtomicI64::new(i64::MAX),
+            allowance: crate::sync::atomic::AtomicI64::new(i64::MAX),
             kernel_entries,
             map,
             zero,

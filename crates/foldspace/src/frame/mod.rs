@@ -11,7 +11,7 @@ mod held;
 mod memory;
 mod record;
 
-use core::sync::atomic::AtomicU64;
+use crate::sync::atomic::AtomicU64;
 
 pub(crate) use commit::Charge;
 pub use commit::Overcommit;

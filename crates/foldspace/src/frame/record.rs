@@ -1,10 +1,9 @@
 //! The record of a frame: 32 bytes that say what it is, how many refer to it, and where those are.
 
-use core::hint::spin_loop;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
 use super::Frame;
 use crate::addr::{Index, Level};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::hint::spin_loop;
 
 /// "No frame" in a link.
 pub(crate) const NONE: u32 = u32::MAX;

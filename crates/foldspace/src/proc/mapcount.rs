@@ -69,7 +69,7 @@ impl<'m> Mapcounts<'m> {
                     return Ok(self.family.paths);
                 }
                 let maps_it = |member: Frame| {
-                    let bits = self.memory.entries(member)[index.get()].load(core::sync::atomic::Ordering::Acquire);
+                    let bits = self.memory.entries(member)[index.get()].load(crate::sync::atomic::Ordering::Acquire);
                     let entry = Entry::from_bits(bits);
                     entry.is_present() && entry.frame() == frame
                 };

@@ -2,10 +2,9 @@
 
 use alloc::vec::Vec;
 
-use spin::Mutex;
-
 use crate::error::{Error, Result};
 use crate::frame::{Frame, LineageId, Memory, NONE};
+use crate::sync::Mutex;
 
 /// Locks over the links of lineages: a lineage's is picked by its number.
 const STRIPES: usize = 64;

@@ -7,11 +7,10 @@ mod lineage;
 mod listed;
 mod paths;
 
-use spin::Mutex;
-
 use crate::addr::{ENTRIES, Index, Level};
 use crate::error::Result;
 use crate::frame::{Frame, Home, LineageId, Memory, Record, Slot};
+use crate::sync::Mutex;
 use crate::table::{Entry, for_each_used};
 use listed::Listed;
 
@@ -191,7 +190,7 @@ impl Memory {
         let mut visit_anchor = |anchor: Anchor, index: Index| {
             let mut look = |table: Frame| {
                 let entry =
-                    Entry::from_bits(self.entries(table)[index.get()].load(core::sync::atomic::Ordering::Acquire));
+                    Entry::from_bits(self.entries(table)[index.get()].load(crate::sync::atomic::Ordering::Acquire));
                 if entry.is_present() && entry.frame() == frame {
                     visit(Slot { table, index });
                 }

@@ -1,7 +1,5 @@
 //! What all changes of layout share.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use crossbeam_epoch::Guard;
 
 use super::AddressSpace;
@@ -9,6 +7,7 @@ use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::Garbage;
 use crate::platform::Flush;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::table::Touch;
 use crate::vma::{Change, Vma};
 

@@ -1,11 +1,10 @@
 //! exit: letting go of everything.
 
-use core::sync::atomic::Ordering;
-
 use super::AddressSpace;
 use crate::addr::ENTRIES;
 use crate::frame::{Frame, Garbage, Memory};
 use crate::platform::Flush;
+use crate::sync::atomic::Ordering;
 use crate::table::{Entry, for_each_used, release_entry};
 
 impl AddressSpace {

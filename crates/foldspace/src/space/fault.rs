@@ -4,8 +4,6 @@
 //! that the version is still current, that no change of layout is replacing the place, and that its path still leads there; then it installs.
 //! It takes no lock of the address space, and writes nothing that faults in other tables write.
 
-use core::hint::spin_loop;
-
 use crossbeam_epoch::Guard;
 
 use super::{Access, AddressSpace, Fault, retry_while};
@@ -14,6 +12,7 @@ use crate::backing::{Block, Object, ReferenceTables, Shown};
 use crate::error::Error;
 use crate::frame::{Frame, Garbage, Home, Kind, Memory};
 use crate::platform::Flush;
+use crate::sync::hint::spin_loop;
 use crate::table::{Entry, Exclusive, Leaf, Supply};
 use crate::vma::{Backing, VersionRef, Vma, VmaFlags};
 

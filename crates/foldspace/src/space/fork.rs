@@ -1,7 +1,6 @@
 //! fork: the child links what the parent links.
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
 
 use crossbeam_epoch::Guard;
 
@@ -12,6 +11,7 @@ use crate::addr::VirtAddr;
 use crate::error::Result;
 use crate::frame::Garbage;
 use crate::platform::Flush;
+use crate::sync::atomic::Ordering;
 use crate::table::Touch;
 use crate::vma::{Vma, VmaFlags};
 

@@ -1,7 +1,5 @@
 //! madvise(MADV_GUARD_INSTALL and MADV_GUARD_REMOVE): pages that nobody may access, without a VMA of their own.
 
-use core::sync::atomic::Ordering;
-
 use crossbeam_epoch::Guard;
 
 use super::limits::may_lose_content;
@@ -9,6 +7,7 @@ use super::{AddressSpace, retry_after_reclaim};
 use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::Garbage;
+use crate::sync::atomic::Ordering;
 use crate::table::Touch;
 use crate::vma::{Vma, VmaFlags};
 

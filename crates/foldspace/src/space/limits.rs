@@ -3,12 +3,11 @@
 //! Every operation asks before it changes anything, in Linux's order where the errors differ: locked memory ([`Error::LockLimit`]), seals
 //! ([`Error::Sealed`]), size ([`Error::NoRoom`]), committed memory ([`Error::CommitLimit`]).
 
-use core::sync::atomic::Ordering;
-
 use super::{AddressSpace, Layout};
 use crate::addr::{PAGE_SHIFT, PageRange};
 use crate::error::{Error, Result};
 use crate::frame::Charge;
+use crate::sync::atomic::Ordering;
 use crate::vma::{Backing, Change, PageCounts, VersionRef, Vma, VmaFlags};
 
 /// Whether `more` pages of an area with `flags` may be added to `now`: RLIMIT_AS, and RLIMIT_DATA for private writable memory

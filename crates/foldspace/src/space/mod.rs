@@ -42,15 +42,15 @@ mod unmap;
 mod usage;
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_epoch::Guard;
-use spin::Mutex;
 
 use crate::addr::{Level, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Home, Memory, NONE, Overcommit};
 use crate::platform::SpaceId;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::table::Root;
 use crate::vma::{Version, VersionCell, VmaFlags};
 pub use advise::Advice;

@@ -1,12 +1,11 @@
 //! Making pages present before anyone touches them: MADV_POPULATE_READ and _WRITE, MAP_POPULATE, mlock.
 
-use core::hint::spin_loop;
-
 use crossbeam_epoch::Guard;
 
 use super::fault::Attempt;
 use super::{Access, AddressSpace, Fault, retry_while};
 use crate::addr::{PAGE_SIZE, PageRange, VirtAddr};
+use crate::sync::hint::spin_loop;
 use crate::table::{Entry, Stretch};
 use crate::vma::{VersionRef, Vma, VmaFlags};
 

@@ -6,14 +6,13 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
-
-use spin::Mutex;
 
 use super::AddressSpace;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Memory, NONE};
 use crate::platform::SpaceId;
+use crate::sync::Mutex;
+use crate::sync::atomic::Ordering;
 
 /// All living address spaces.
 pub(crate) struct Registry {

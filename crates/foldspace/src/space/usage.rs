@@ -1,9 +1,8 @@
 //! Sizes: derived by walking tables, never kept twice.
 
-use core::sync::atomic::Ordering;
-
 use super::{AddressSpace, Usage};
 use crate::addr::{ENTRIES, Level, PageRange, USER_END, VirtAddr};
+use crate::sync::atomic::Ordering;
 use crate::table::{Entry, Root, Stretch, for_each_used};
 use crate::vma::{Backing, VersionRef};
 

@@ -1,11 +1,10 @@
 //! Changing tables that several address spaces share, where all sharers want the same change.
 
-use core::sync::atomic::Ordering;
-
 use super::Entry;
 use crate::addr::{Index, Level};
 use crate::error::Result;
 use crate::frame::{Frame, Home, Kind, Memory, Slot};
+use crate::sync::atomic::Ordering;
 
 /// A locked table, whoever shares it. For changes that all sharers make alike, since they have the same areas here: pages that an object has lost
 /// are taken out, and pages that it has are put into tables of its own.

@@ -1,12 +1,11 @@
 //! The right to change the slots of one table.
 
-use core::sync::atomic::Ordering;
-
 use super::release::for_each_used;
 use super::{Entry, Supply};
 use crate::addr::{Index, Level};
 use crate::error::Result;
 use crate::frame::{Frame, Garbage, Home, Kind, Memory, Slot};
+use crate::sync::atomic::Ordering;
 
 /// A locked table that belongs to one address space alone: nothing else can change a slot.
 ///

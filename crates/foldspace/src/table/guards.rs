@@ -1,13 +1,12 @@
 //! Guard markers: entries that are not present and say that nothing may be. They are where the program put them, not where the VMAs end, so they
 //! live in the tables: copied with them, moved with them, gone with them.
 
-use core::sync::atomic::Ordering;
-
 use super::range::parts;
 use super::{Entry, Exclusive, Root};
 use crate::addr::{Index, Level, PageRange, VirtAddr};
 use crate::frame::{Garbage, Memory};
 use crate::platform::Flush;
+use crate::sync::atomic::Ordering;
 
 impl Memory {
     /// Whether there are guards in `range`, which is below `entry` of a table of `level`. Time: the tables there; the slots of those that have

@@ -1,12 +1,11 @@
 //! Paths from a root: looking one up without locks, and making one exclusive.
 
-use core::sync::atomic::Ordering;
-
 use super::{Entry, Exclusive, Supply, for_each_used};
 use crate::addr::{ENTRIES, Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
 use crate::frame::{Frame, Garbage, Memory};
 use crate::platform::{Flush, SpaceId};
+use crate::sync::atomic::Ordering;
 
 /// The root table of an address space, and the way to everything below it.
 #[derive(Clone, Copy)]

@@ -3,13 +3,12 @@
 //!
 //! For callers that hold the writers' lock of the address space: no fork can share the tables again between the steps.
 
-use core::sync::atomic::Ordering;
-
 use super::{Entry, Exclusive, Root, Supply};
 use crate::addr::{Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
 use crate::frame::{Frame, Garbage, Memory};
 use crate::platform::Flush;
+use crate::sync::atomic::Ordering;
 
 /// Which tables under a range must be exclusive before it is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

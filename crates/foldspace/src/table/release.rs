@@ -1,11 +1,10 @@
 //! Taking subtrees apart: only nodes that nobody else shares are walked.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use super::Entry;
 use crate::addr::{Index, Level};
 use crate::frame::{Frame, Garbage, Memory, Slot};
 use crate::reverse::Place;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Drops the reference that `entry`, taken out of a table of `level` at `place`, held. No processor uses it any more.
 pub(crate) fn release_entry(memory: &Memory, entry: Entry, level: Level, place: Place, garbage: &mut Garbage) {

@@ -2,13 +2,13 @@
 //! highest level that says so.
 
 use core::convert::Infallible;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
 
 use super::{Entry, Root};
 use crate::addr::{Index, Level, PAGE_SIZE, PageRange, VirtAddr};
 use crate::frame::Frame;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// The tables that lead to a place, the root first.
 pub(crate) type Path = ArrayVec<Frame, 4>;

@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::sync::atomic::Ordering;
 
 use super::Object;
 use super::cache::PastEnd;
 use crate::addr::PAGE_SIZE;
 use crate::error::{Error, Result};
 use crate::frame::Garbage;
+use crate::sync::atomic::Ordering;
 
 impl Object {
     /// Reads from `offset` up to the end; returns how many bytes.

@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
@@ -11,6 +10,7 @@ use super::{Content, Object};
 use crate::addr::PAGE_SIZE;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Garbage, Home, Kind, Memory, Slot};
+use crate::sync::atomic::Ordering;
 
 /// The pages of an object that are in memory, and how much of its source counts still.
 pub(super) struct Cache {

@@ -22,13 +22,13 @@
 //! ```
 
 use core::ops::Range;
-use core::sync::atomic::Ordering;
 
 use super::Object;
 use super::cache::PastEnd;
 use crate::addr::PAGE_SIZE;
 use crate::error::Result;
 use crate::frame::{Frame, Garbage, Held};
+use crate::sync::atomic::Ordering;
 use crate::table::Copies;
 
 const PAGE: usize = PAGE_SIZE as usize;

@@ -1,11 +1,11 @@
 //! Who maps an object.
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
 
 use super::Object;
 use crate::addr::VirtAddr;
 use crate::space::AddressSpace;
+use crate::sync::atomic::Ordering;
 use crate::vma::{Vma, VmaFlags};
 
 impl Object {

@@ -13,14 +13,13 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use spin::Mutex;
 
 use crate::addr::PAGE_SIZE;
 use crate::error::Result;
 use crate::frame::{Garbage, Memory, Overcommit};
 use crate::space::retry_after_reclaim;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cache::Cache;
 pub(crate) use tables::{Block, Shown};
 

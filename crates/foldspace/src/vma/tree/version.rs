@@ -17,7 +17,6 @@
 use core::marker::PhantomData;
 use core::mem;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crossbeam_epoch::Guard;
 
@@ -27,6 +26,7 @@ use super::node::{self, Header, NodeRef};
 use super::splice;
 use crate::addr::PageRange;
 use crate::error::Result;
+use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::vma::Vma;
 
 // Nodes are read and dropped by whatever thread comes along.
@@ -141,7 +141,7 @@ impl VersionCell {
                 return Version { root: Some(root) };
             }
             // Frozen: the next root comes at once.
-            core::hint::spin_loop();
+            crate::sync::hint::spin_loop();
         }
     }
 
@@ -206,7 +206,7 @@ impl<'t> Turn<'t> {
     #[inline]
     fn take(cell: &'t VersionCell) -> Turn<'t> {
         while cell.writing.swap(true, Ordering::Acquire) {
-            core::hint::spin_loop();
+            crate::sync::hint::spin_loop();
         }
         Turn { cell }
     }

@@ -4,7 +4,6 @@ use core::marker::PhantomData;
 use core::mem::{self, MaybeUninit};
 use core::ops::Range;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU16, AtomicUsize};
 
 use super::super::summary::{Summary, Totals};
 use super::{
@@ -13,6 +12,7 @@ use super::{
 };
 use crate::addr::{PAGE_SHIFT, PageRange, VirtAddr};
 use crate::error::{Error, Result};
+use crate::sync::atomic::{AtomicU16, AtomicUsize};
 use crate::vma::Vma;
 
 /// A node under construction: alone in our hands, not published. Slots are appended in ascending order; those that were put in by

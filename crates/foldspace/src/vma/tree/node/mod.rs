@@ -22,10 +22,10 @@ use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use super::summary::Summary;
 use crate::addr::VirtAddr;
+use crate::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use crate::vma::{Vma, VmaFlags};
 
 pub(super) use build::{NewLeaf, NewNode};

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 use core::mem;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering;
 
 use super::{Header, NewNode, NodeRef, Slots, child_slots, freeze, owned_slots, pack, retain};
 use crate::error::{Error, Result};
+use crate::sync::atomic::Ordering;
 
 /// An old node whose slots outside `gone` were copied into the new tree.
 struct Touched<'t> {

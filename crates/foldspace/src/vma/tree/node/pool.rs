@@ -4,10 +4,9 @@ use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-use spin::Mutex;
-
 use super::{Header, Inner, Leaf};
 use crate::error::{Error, Result};
+use crate::sync::Mutex;
 
 /// Spare leaves at most: what some 128 changes, the usual distance between two rounds of reclamation, retire, and as much again.
 const SPARE_LEAVES: usize = if cfg!(test) { 2 } else { 256 };
