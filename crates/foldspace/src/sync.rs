@@ -9,7 +9,19 @@ pub use {
     spin::Mutex,
 };
 
+/// Where another thread may run between two steps that are no operations of this module: the bytes of a page are about to be copied.
+#[cfg(not(foldspace_shuttle))]
+#[inline(always)]
+pub fn point() {}
+
+/// Loads one of many slots that are looked through, most of them empty. (A checker that stopped at each of them would explore little else.)
+#[cfg(not(foldspace_shuttle))]
+#[inline(always)]
+pub fn glance(slot: &atomic::AtomicU64) -> u64 {
+    slot.load(atomic::Ordering::Relaxed)
+}
+
 #[cfg(foldspace_shuttle)]
 mod shuttle;
 #[cfg(foldspace_shuttle)]
-pub use shuttle::{Mutex, MutexGuard, atomic, explore, hint, point};
+pub use shuttle::{Mutex, MutexGuard, atomic, explore, glance, hint, point};

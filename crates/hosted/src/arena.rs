@@ -8,6 +8,8 @@ use foldspace::Frame;
 use foldspace::addr::{Index, PAGE_SIZE};
 use memmap2::{MmapMut, MmapOptions};
 
+use crate::sync;
+
 const PAGE_BYTES: usize = PAGE_SIZE as usize;
 
 /// Frames in an anonymous mapping of the host: frame 0 at its base. The host supplies its pages when they are first touched.
@@ -53,17 +55,18 @@ impl Arena {
     }
 
     /// An entry of the table in `table`; `None` outside the arena.
-    pub(crate) fn entry(&self, table: Frame, index: Index) -> Option<&AtomicU64> {
+    pub(crate) fn entry(&self, table: Frame, index: Index) -> Option<&sync::AtomicU64> {
         let page = self.frame(table)?;
         // SAFETY: `page` has 4096 bytes (invariant 1) and `index` is below 512; frames are aligned to 4096 bytes; every access to an entry is atomic,
-        // here and in the manager.
-        Some(unsafe { AtomicU64::from_ptr(page.cast::<u64>().add(index.get()).as_ptr()) })
+        // here and in the manager; `sync`'s atomic is, or wraps, that of the standard library.
+        Some(unsafe { page.cast::<sync::AtomicU64>().add(index.get()).as_ref() })
     }
 
     /// Copies bytes of a frame out, as a processor's loads do: eight at a time where both ends are aligned, without any order among them.
     /// `None` outside the arena, or across the frame's end.
     pub(crate) fn load(&self, frame: Frame, offset: usize, out: &mut [u8]) -> Option<()> {
         let (bytes, words, rest) = self.pieces(frame, offset, out.len())?;
+        sync::point();
         let (head, tail) = out.split_at_mut(bytes.len());
         let (middle, tail) = tail.split_at_mut(words.len() * 8);
         for (to, from) in head.iter_mut().zip(bytes) {
@@ -82,6 +85,7 @@ impl Arena {
     /// `None` outside the arena, or across the frame's end.
     pub(crate) fn store(&self, frame: Frame, offset: usize, data: &[u8]) -> Option<()> {
         let (bytes, words, rest) = self.pieces(frame, offset, data.len())?;
+        sync::point();
         let (head, tail) = data.split_at(bytes.len());
         let (middle, tail) = tail.split_at(words.len() * 8);
         for (from, to) in head.iter().zip(bytes) {

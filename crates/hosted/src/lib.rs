@@ -5,6 +5,7 @@ mod host;
 mod layouts;
 mod mmu;
 mod platform;
+mod sync;
 
 pub use arena::Arena;
 pub use host::{Host, HostError};

@@ -10,6 +10,7 @@ use super::Frame;
 use super::record::Record;
 use crate::addr::{ENTRIES, PAGE_SIZE};
 use crate::sync::atomic::AtomicU64;
+use crate::sync::point;
 
 const PAGE: usize = PAGE_SIZE as usize;
 
@@ -69,6 +70,7 @@ impl DirectMap {
     /// Fills a frame with zeros.
     #[inline]
     pub(super) fn clear(&self, frame: Frame) {
+        point();
         // SAFETY: invariant 1: 4096 bytes that the manager owns.
         unsafe { self.ptr(frame).write_bytes(0, PAGE) };
     }
@@ -77,6 +79,7 @@ impl DirectMap {
     #[inline]
     pub(super) fn copy(&self, from: Frame, to: Frame) {
         assert!(from != to, "a frame is not copied onto itself");
+        point();
         // SAFETY: invariant 1; two different frames do not overlap.
         unsafe { self.ptr(to).copy_from_nonoverlapping(self.ptr(from), PAGE) };
     }
@@ -85,6 +88,7 @@ impl DirectMap {
     pub(super) fn read(&self, frame: Frame, offset: usize, out: &mut [u8]) {
         assert!(offset + out.len() <= PAGE, "read past the end of a frame");
         let len = out.len();
+        point();
         // SAFETY: checked to lie inside the frame; `out` is a Rust buffer, and no frame ever is.
         unsafe { self.ptr(frame).add(offset).copy_to_nonoverlapping(NonNull::from(out).cast(), len) };
     }
@@ -92,6 +96,7 @@ impl DirectMap {
     /// Copies bytes into a frame; both must lie inside it.
     pub(super) fn write(&self, frame: Frame, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= PAGE, "write past the end of a frame");
+        point();
         // SAFETY: as for `read`.
         unsafe { self.ptr(frame).add(offset).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
     }

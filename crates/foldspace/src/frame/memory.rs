@@ -23,6 +23,7 @@ use crate::reverse::Reverse;
 use crate::space::Registry;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::glance;
 
 /// What a [`Memory`] is made of.
 pub struct MemoryConfig<'a> {
@@ -472,10 +473,7 @@ impl Memory {
 
     /// Gives back the frame of a dead table, all zeros.
     pub(crate) fn free_zeroed(&self, frame: Frame) {
-        debug_assert!(
-            self.entries(frame).iter().all(|entry| entry.load(Ordering::Relaxed) == 0),
-            "a freed table is empty"
-        );
+        debug_assert!(self.entries(frame).iter().all(|entry| glance(entry) == 0), "a freed table is empty");
         let mut cache = self.cache().lock();
         if cache.zeroed.len >= CACHE_SIZE {
             self.spill(&mut cache.zeroed, SPILL);

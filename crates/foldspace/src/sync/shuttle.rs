@@ -25,6 +25,12 @@ pub fn point() {
     }
 }
 
+/// Loads one of many slots that are looked through: a point only where there is something.
+#[inline]
+pub fn glance(slot: &atomic::AtomicU64) -> u64 {
+    if slot.unobserved() != 0 { slot.load(atomic::Ordering::Relaxed) } else { 0 }
+}
+
 /// As [`core::hint`].
 pub mod hint {
     /// Whoever waits lets the others run.
@@ -119,6 +125,13 @@ pub mod atomic {
             $(wrapped!($name, $value);
             with_bits!($name, $value, fetch_add, fetch_sub, fetch_and, fetch_or, fetch_xor, fetch_max, fetch_min);)+
         };
+    }
+
+    impl AtomicU64 {
+        /// What it holds, without a point.
+        pub(super) fn unobserved(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
     }
 
     integer!(AtomicU8 u8, AtomicU16 u16, AtomicU32 u32, AtomicU64 u64, AtomicUsize usize, AtomicI64 i64);

@@ -5,6 +5,7 @@ use crate::addr::{Index, Level};
 use crate::frame::{Frame, Garbage, Memory, Slot};
 use crate::reverse::Place;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::glance;
 
 /// Drops the reference that `entry`, taken out of a table of `level` at `place`, held. No processor uses it any more.
 pub(crate) fn release_entry(memory: &Memory, entry: Entry, level: Level, place: Place, garbage: &mut Garbage) {
@@ -57,11 +58,11 @@ pub(crate) fn release_table(memory: &Memory, table: Frame, level: Level, garbage
 pub(crate) fn for_each_used(entries: &[AtomicU64], mut visit: impl FnMut(Index, Entry)) {
     const AT_ONCE: usize = 8;
     for (group, slots) in entries.chunks_exact(AT_ONCE).enumerate() {
-        if slots.iter().fold(0, |any, slot| any | slot.load(Ordering::Relaxed)) == 0 {
+        if slots.iter().fold(0, |any, slot| any | glance(slot)) == 0 {
             continue;
         }
         for (position, slot) in slots.iter().enumerate() {
-            let bits = slot.load(Ordering::Relaxed);
+            let bits = glance(slot);
             if bits != 0 {
                 visit(Index::truncate((group * AT_ONCE + position) as u64), Entry::from_bits(bits));
             }

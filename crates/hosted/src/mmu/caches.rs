@@ -1,7 +1,6 @@
 //! What a processor remembers of its walks: translations (TLB) and upper levels (paging-structure caches).
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldspace::addr::{Level, PAGE_SHIFT};
 use foldspace::platform::{Flush, SpaceId};
@@ -10,6 +9,7 @@ use foldspace::{Frame, VirtAddr};
 
 use super::walk::{self, Cause, PageFault, Rights, Translation, Upper};
 use crate::arena::Arena;
+use crate::sync::{Mutex, MutexGuard};
 
 /// How much a processor remembers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ impl SharedCaches {
 
     /// For the whole of an access: translation, and the loads or stores that use it.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Caches> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

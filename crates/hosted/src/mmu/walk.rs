@@ -1,6 +1,6 @@
 //! The walk: from a root to a frame, as a processor does it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use foldspace::addr::{ENTRIES, Index, Level, PAGE_SHIFT};
 use foldspace::space::Access;
@@ -8,6 +8,7 @@ use foldspace::{Frame, VirtAddr};
 use x86_64::structures::paging::PageTableFlags as Flags;
 
 use crate::arena::Arena;
+use crate::sync::AtomicU64;
 
 /// Bits of an entry that hold a frame number, shifted by [`PAGE_SHIFT`]: bits 12 to 51.
 const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
