@@ -283,6 +283,21 @@ impl Record {
         self.home.store(home.pack(), Ordering::Relaxed);
     }
 
+    /// One of the slots of a private frame, or of a table, has moved to `slot`. Under the locks of the tables that it left and came to.
+    #[inline]
+    pub(crate) fn move_home(&self, slot: Slot) {
+        if self.refs() == 1 {
+            self.set_home(Home::Slot(slot));
+        } else {
+            self.scatter();
+        }
+    }
+    /// It has other slots elsewhere, and at other indices: only a search finds them all.
+    #[cold]
+    fn scatter(&self) {
+        self.set_home(Home::Scattered);
+    }
+
     /// Of a root, which has no home: where the registry of address spaces has its space.
     pub(crate) fn seat(&self) -> u32 {
         self.home.load(Ordering::Relaxed) as u32

@@ -15,6 +15,9 @@ impl Entry {
     /// like any reference, and no frame knows of it. In last-level tables only.
     pub(crate) const GUARD: Entry = Entry(Entry::REFERENCE | Entry::MARKER);
 
+    /// Some private page, or some table: for what all entries of those have in common.
+    pub(crate) const PRIVATE: Entry = Entry(Entry::PRESENT);
+
     pub(crate) const PRESENT: u64 = 1;
     pub(crate) const WRITE: u64 = 1 << 1;
     /// Clear in a leaf whose VMA allows no access at all (PROT_NONE): the frame stays, user mode faults.
@@ -88,6 +91,10 @@ impl Entry {
     }
     pub(crate) const fn is_object(self) -> bool {
         self.0 & Entry::OBJECT != 0
+    }
+    /// Whether it refers to a frame whose record counts it.
+    pub(crate) const fn is_tracked(self) -> bool {
+        self.0 & (Entry::PRESENT | Entry::REFERENCE) == Entry::PRESENT
     }
     /// Whether it maps a page that belongs to address spaces only; asked of entries of last-level tables.
     pub(crate) const fn is_private(self) -> bool {

@@ -4,8 +4,9 @@ use super::release::for_each_used;
 use super::{Entry, Supply};
 use crate::addr::{Index, Level};
 use crate::error::Result;
-use crate::frame::{Frame, Garbage, Home, Kind, Memory, Slot};
-use crate::sync::atomic::Ordering;
+use crate::frame::{Frame, Garbage, Home, Kind, Memory, Record, Slot};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::glance;
 
 /// A locked table that belongs to one address space alone: nothing else can change a slot.
 ///
@@ -64,6 +65,29 @@ impl<'m> Exclusive<'m> {
             self.memory.record(self.table).shift_counts(removed, added);
         }
         old
+    }
+
+    /// Moves entries, `count` at most, from `from` on to `to` on in `target` (`None`: in this table), with the homes of what they refer to. Ends
+    /// before the first that refers to something of an object's, or whose new place is taken; returns how many come before it.
+    pub(super) fn move_run(
+        &mut self,
+        target: Option<&mut Exclusive<'m>>,
+        from: Index,
+        to: Index,
+        count: usize,
+    ) -> usize {
+        let memory = self.memory;
+        let into = target.as_ref().map_or(self.table, |target| target.table);
+        let slots = |table: Frame, first: Index| &memory.entries(table)[first.get()..first.get() + count];
+        let first = Slot { table: into, index: to };
+        let run = move_slots(memory.records(), slots(self.table, from), slots(into, to), first);
+        if let Some(target) = target {
+            let tracked = run.passed - run.empty - run.untracked;
+            let units = tracked * Entry::PRIVATE.unit(self.level) + run.untracked * Entry::GUARD.unit(self.level);
+            memory.record(self.table).shift_counts(units, 0);
+            memory.record(target.table).shift_counts(0, units);
+        }
+        run.passed as usize
     }
 
     /// Sets and clears permissions of a present entry, keeping what the processor noted in it.
@@ -178,4 +202,38 @@ impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
         self.memory.record(self.table).unlock();
     }
+}
+
+/// Entries that moved, and those that there was nothing of.
+struct Run {
+    passed: u32,
+    empty: u32,
+    /// Reference pages, and guards.
+    untracked: u32,
+}
+
+/// The loop of [`Exclusive::move_run`], by itself so that all that it needs is in registers.
+#[inline(never)]
+fn move_slots(records: &[Record], old: &[AtomicU64], new: &[AtomicU64], first: Slot) -> Run {
+    let (mut passed, mut empty, mut untracked) = (0, 0, 0);
+    for (old, new) in old.iter().zip(new) {
+        let entry = Entry::from_bits(glance(old));
+        if entry.is_empty() {
+            empty += 1;
+        } else if entry.is_object() || new.load(Ordering::Relaxed) != 0 {
+            break;
+        } else {
+            // What the processor notes in the entry until here moves with it.
+            let entry = Entry::from_bits(old.swap(0, Ordering::AcqRel));
+            if entry.is_tracked() {
+                let index = Index::truncate(first.index.get() as u64 + passed as u64);
+                records[entry.frame().0 as usize].move_home(Slot { index, ..first });
+            } else {
+                untracked += 1;
+            }
+            new.store(entry.bits(), Ordering::Release);
+        }
+        passed += 1;
+    }
+    Run { passed, empty, untracked }
 }

@@ -198,7 +198,7 @@ impl<'m> Root<'m> {
 
     /// The table of `level` to which a path of our own leads now.
     #[inline(always)]
-    fn linked(&self, addr: VirtAddr, level: Level) -> Option<Frame> {
+    pub(super) fn linked(&self, addr: VirtAddr, level: Level) -> Option<Frame> {
         let mut table = self.frame;
         for above in [Level::L4, Level::L3, Level::L2] {
             if above > level {

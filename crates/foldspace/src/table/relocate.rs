@@ -14,7 +14,7 @@
 use super::{Entry, Exclusive, Root, Supply, Touch};
 use crate::addr::{Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
-use crate::frame::{Garbage, Home};
+use crate::frame::Garbage;
 use crate::platform::Flush;
 
 /// What remains to be moved, and where to.
@@ -125,16 +125,18 @@ impl<'m> Root<'m> {
         garbage: &mut Garbage,
     ) -> Result<Supply<'m>> {
         let mut needed = self.count_to_own(from, Touch::EdgesOfOurs) + self.count_to_own(to, Touch::EdgesOfOurs);
-        let (mut sources, mut targets) = (Passed::default(), Passed::default());
+        let (mut sources, mut targets, mut shared) = (Passed::default(), Passed::default(), 0);
         for step in self.steps(moved, to.start()) {
-            needed += self.count_shared_above(&step, &mut sources);
+            shared += self.count_shared_above(&step, &mut sources);
             needed += targets.new_tables(step.route.to, step.level);
         }
-        let mut supply = Supply::reserve(self.memory, needed)?;
+        let mut supply = Supply::reserve(self.memory, needed + shared)?;
         self.own_range_with(from, Touch::EdgesOfOurs, &mut supply, garbage)?;
         self.own_range_with(to, Touch::EdgesOfOurs, &mut supply, garbage)?;
-        for step in self.steps(moved, to.start()) {
-            drop(self.own(step.route.from.start(), step.level, &mut supply, garbage)?);
+        if shared > 0 {
+            for step in self.steps(moved, to.start()) {
+                drop(self.own(step.route.from.start(), step.level, &mut supply, garbage)?);
+            }
         }
         Ok(supply)
     }
@@ -172,7 +174,10 @@ impl<'m> Root<'m> {
         while let Some(step) = rest.and_then(|route| self.next_step(route)) {
             garbage.stale = true;
             // Made first, locked later: of two tables side by side neither is above the other, and only the one writer locks two.
-            let target = self.own(step.route.to, step.level, supply, garbage)?.table();
+            let target = match self.linked(step.route.to, step.level) {
+                Some(table) => table,
+                None => self.own(step.route.to, step.level, supply, garbage)?.table(),
+            };
             let mut source = self.own(step.route.from.start(), step.level, supply, garbage)?;
             let mut target = (target != source.table()).then(|| Exclusive::lock(self.memory, target, step.level));
             let moved = step.carry_out(&mut source, &mut target, garbage);
@@ -196,42 +201,44 @@ impl Step {
     ) -> u64 {
         let first = |addr: VirtAddr| addr.index(self.level).get() as u64;
         let (from, to) = (first(self.route.from.start()), first(self.route.to));
-        for n in 0..self.entries {
-            if !garbage.has_room_for_a_path() {
-                return n;
+        let mut moved = 0;
+        loop {
+            let (old, new) = (Index::truncate(from + moved), Index::truncate(to + moved));
+            moved += source.move_run(target.as_mut(), old, new, (self.entries - moved) as usize) as u64;
+            if moved == self.entries || !garbage.has_room_for_a_path() {
+                return moved;
             }
-            let (old, new) = (Index::truncate(from + n), Index::truncate(to + n));
-            let entry = source.entry(old);
-            if entry.is_empty() {
-                continue;
-            }
-            let memory = source.memory();
-            let table = target.as_mut().unwrap_or(source);
-            let place = table.slot(new);
-            let there = table.entry(new);
-            if !there.is_empty() {
-                // A fault that waits to look again may have made an empty table there.
-                table.put(new, Entry::NONE);
-                garbage.give_up(memory, there, self.level, place);
-            }
-            // What the processor notes in the entry until here moves with it.
-            let entry = source.put(old, Entry::NONE);
-            if entry.is_present() && !entry.is_reference() {
-                let frame = entry.frame();
-                if entry.is_object() {
-                    if memory.move_home(frame, memory.place(source.slot(old)), place).is_err() {
-                        // The object still has it: the next access maps it again.
-                        garbage.give_up(memory, entry, self.level, source.slot(old));
-                        continue;
-                    }
-                } else if memory.record(frame).refs() == 1 {
-                    memory.record(frame).set_home(Home::Slot(place));
-                } else {
-                    memory.record(frame).set_home(Home::Scattered);
-                }
-            }
-            target.as_mut().unwrap_or(source).put(new, entry);
+            carry_one(source, target, Index::truncate(from + moved), Index::truncate(to + moved), garbage);
+            moved += 1;
         }
-        self.entries
     }
+}
+
+/// Moves an entry that [`Exclusive::move_run`] has stopped at: one of an object's, or one whose new place is taken.
+#[cold]
+fn carry_one<'m>(
+    source: &mut Exclusive<'m>,
+    target: &mut Option<Exclusive<'m>>,
+    old: Index,
+    new: Index,
+    garbage: &mut Garbage,
+) {
+    let (memory, level) = (source.memory(), source.level());
+    let table = target.as_mut().unwrap_or(source);
+    let place = table.slot(new);
+    let there = table.entry(new);
+    if !there.is_empty() {
+        // A fault that waits to look again may have made an empty table there.
+        table.put(new, Entry::NONE);
+        garbage.give_up(memory, there, level, place);
+    }
+    // What the processor notes in the entry until here moves with it.
+    let entry = source.put(old, Entry::NONE);
+    if entry.is_tracked() && !entry.is_object() {
+        memory.record(entry.frame()).move_home(place);
+    } else if entry.is_tracked() && memory.move_home(entry.frame(), memory.place(source.slot(old)), place).is_err() {
+        // The object still has it: the next access maps it again.
+        return garbage.give_up(memory, entry, level, source.slot(old));
+    }
+    target.as_mut().unwrap_or(source).put(new, entry);
 }
