@@ -69,6 +69,13 @@ impl Garbage {
         }
     }
 
+    /// Whether nothing is owed: no shootdown, and nothing to release or to retire.
+    #[inline]
+    pub(crate) fn is_nothing(&self) -> bool {
+        // What is given up is stale, too.
+        !self.stale && self.tables.len | self.data.len == 0
+    }
+
     /// Whether nothing more can be given up before a shootdown.
     pub(crate) fn is_full(&self) -> bool {
         self.given_up.is_full()

@@ -326,7 +326,7 @@ impl AddressSpace {
                 return Ok(Attempt::Done);
             }
         }
-        let prepared = prepared.filter(|prepared| self.still_starts(prepared.start, vma, addr, entry));
+        let prepared = prepared.filter(|prepared| self.still_starts(prepared.start, vma, addr, leaf.entry, entry));
         let Some(prepared) = prepared else { return Ok(Attempt::Again) };
         let flags = user(vma.flags) | write | no_execute(vma.flags);
         install_anon(memory, &mut table, addr, prepared.fill(), flags, entry, garbage);
@@ -361,18 +361,28 @@ impl AddressSpace {
         }
     }
 
-    /// Whether a private page still starts from what it was prepared from. Under the lock of the table that it goes into.
+    /// Whether a private page still starts from what it was prepared from when `before` was there. Under the lock of the table that it goes into.
     #[inline]
-    fn still_starts(&self, start: Start, vma: &Vma, addr: VirtAddr, entry: Entry) -> bool {
-        if let (Backing::Object(object), Start::Copy(frame), true) = (&vma.backing, start, entry.is_empty()) {
-            return object.shows(vma.page_at(addr), frame);
+    fn still_starts(&self, start: Start, vma: &Vma, addr: VirtAddr, before: Entry, entry: Entry) -> bool {
+        match &vma.backing {
+            Backing::Object(object) if entry.is_empty() => {
+                matches!(start, Start::Copy(frame) if object.shows(vma.page_at(addr), frame))
+            }
+            _ => entry == before || self.start_of(vma, addr, entry) == Ok(start),
         }
-        self.start_of(vma, addr, entry) == Ok(start)
     }
 
     /// The one shootdown of a fault, owed if a present entry on the path was replaced. Dropping the translation of the page drops cached
     /// upper-level entries too.
+    #[inline]
     fn finish_fault(&self, garbage: &mut Garbage, guard: &Guard, addr: VirtAddr) {
+        if !garbage.is_nothing() {
+            self.finish_fault_with(garbage, guard, addr);
+        }
+    }
+
+    #[inline(never)]
+    fn finish_fault_with(&self, garbage: &mut Garbage, guard: &Guard, addr: VirtAddr) {
         if garbage.stale
             && let Some(page) = PageRange::page_of(addr)
         {

@@ -1,6 +1,7 @@
 //! Guard markers: entries that are not present and say that nothing may be. They are where the program put them, not where the VMAs end, so they
 //! live in the tables: copied with them, moved with them, gone with them.
 
+use super::path::Holder;
 use super::range::parts;
 use super::{Entry, Exclusive, Root};
 use crate::addr::{Index, Level, PageRange, VirtAddr};
@@ -69,7 +70,7 @@ impl Root<'_> {
             let next = VirtAddr((range.start().get() | (Level::L1.table_span() - 1)) + 1).min(range.end());
             let mut reached = next;
             if let Some(within) = PageRange::new(range.start(), next)
-                && let Some(mut table) = self.lock_only_table(within)
+                && let Holder::Table(mut table) = self.lock_holder(within)
             {
                 for part in parts(within, Level::L1) {
                     if garbage.is_full() {

@@ -74,6 +74,34 @@ pub(crate) struct Leaf {
     own: bool,
 }
 
+/// The end of a path of our own.
+struct OwnEnd {
+    table: Frame,
+    level: Level,
+    /// In that table.
+    entry: Entry,
+}
+
+impl OwnEnd {
+    /// Whether all of `range`, at whose start the path ends, is below that entry, or in that table of the last level.
+    #[inline(always)]
+    fn holds(&self, range: PageRange) -> bool {
+        let span = self.level.entry_span().max(Level::L1.table_span());
+        // A span is a power of two.
+        (range.start().get() ^ (range.end().get() - 1)) < span
+    }
+}
+
+/// What holds a range.
+pub(super) enum Holder<'m> {
+    /// A last-level table.
+    Table(Exclusive<'m>),
+    /// An empty slot.
+    Nothing,
+    /// More than that, or something shared.
+    Several,
+}
+
 impl<'m> Root<'m> {
     #[inline]
     pub(crate) fn load(&self, table: Frame, index: Index) -> Entry {
@@ -215,48 +243,44 @@ impl<'m> Root<'m> {
         (self.linked(addr, level) == Some(table)).then_some(locked)
     }
 
-    /// Locks the last-level table that holds all of `range`, if there is one such table and its path is exclusive already.
-    #[inline]
-    pub(super) fn lock_only_table(&self, range: PageRange) -> Option<Exclusive<'m>> {
-        let span = Level::L1.table_span();
-        if range.start().get() / span != (range.end().get() - 1) / span {
-            return None;
+    /// Follows the path of our own to `addr` down to the last-level table, or to the first slot that leads no further. Under the writers' lock it
+    /// stays as it is without any other: faults only add tables of our own below its end.
+    #[inline(always)]
+    fn own_end(&self, addr: VirtAddr) -> OwnEnd {
+        let mut end =
+            OwnEnd { table: self.frame, level: Level::L4, entry: self.load(self.frame, addr.index(Level::L4)) };
+        // Written out level by level, as in `look`.
+        for level in [Level::L3, Level::L2, Level::L1] {
+            if !is_own(end.entry) {
+                break;
+            }
+            let table = end.entry.frame();
+            end = OwnEnd { table, level, entry: self.load(table, addr.index(level)) };
         }
-        self.lock_if_linked(self.linked(range.start(), Level::L1)?, range.start(), Level::L1)
+        end
     }
 
     /// Whether all of `range` is below slots of tables that are our own already, down to the last level or to an empty slot. Under the writers'
-    /// lock that stays so without a lock: faults only add tables of our own.
+    /// lock.
     #[inline]
     pub(super) fn is_own_below(&self, range: PageRange) -> bool {
-        let (first, last) = (range.start(), VirtAddr(range.end().get() - 1));
-        if first.get() / Level::L1.table_span() == last.get() / Level::L1.table_span()
-            && self.linked(first, Level::L1).is_some()
-        {
-            return true;
-        }
-        let leaf = self.look(range.start());
-        let span = if leaf.entry.is_present() {
-            Level::L1.table_span()
-        } else {
-            leaf.level.entry_span().max(Level::L1.table_span())
-        };
-        leaf.own && range.start().get() / span == (range.end().get() - 1) / span
+        let end = self.own_end(range.start());
+        (end.level == Level::L1 || end.entry.is_empty()) && end.holds(range)
     }
 
-    /// Whether there is nothing in `range`, not even a guard, and nothing that holds it is shared: asked of the table where the walk ends, under its
-    /// lock. May say no for a yes.
+    /// Locks what holds all of `range`, if that is one slot, or some in one last-level table, on a path of our own. Under the writers' lock.
     #[inline]
-    pub(super) fn has_nothing(&self, range: PageRange) -> bool {
-        let leaf = self.look(range.start());
-        let span = leaf.level.entry_span();
-        if !leaf.entry.is_empty() || range.start().get() / span != (range.end().get() - 1) / span {
-            return false;
+    pub(super) fn lock_holder(&self, range: PageRange) -> Holder<'m> {
+        let end = self.own_end(range.start());
+        if !end.holds(range) {
+            return Holder::Several;
         }
-        // The look alone may have seen a table that was being dropped, empty already.
-        let table = self.linked(range.start(), leaf.level);
-        let locked = table.and_then(|table| self.lock_if_linked(table, range.start(), leaf.level));
-        locked.is_some_and(|table| table.entry(range.start().index(leaf.level)).is_empty())
+        let table = Exclusive::lock(self.memory, end.table, end.level);
+        if end.level == Level::L1 {
+            return Holder::Table(table);
+        }
+        // A fault may have put a table there since.
+        if table.entry(range.start().index(end.level)).is_empty() { Holder::Nothing } else { Holder::Several }
     }
 
     /// Locks the root, which is always ours.

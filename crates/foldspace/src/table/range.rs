@@ -3,6 +3,7 @@
 //!
 //! For callers that hold the writers' lock of the address space: no fork can share the tables again between the steps.
 
+use super::path::Holder;
 use super::{Entry, Exclusive, Root, Supply};
 use crate::addr::{Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
@@ -195,17 +196,19 @@ impl<'m> Root<'m> {
 
     /// As much of [`Root::clear_range`] as can be given up before a shootdown; where to go on, if that was not all.
     fn clear_some(&self, range: PageRange, garbage: &mut Garbage, spare: &Spare<'_>) -> Option<VirtAddr> {
-        if let Some(mut table) = self.lock_only_table(range) {
-            let full_at = clear_below(self.memory, &mut table, range, garbage, spare);
-            if full_at.is_some() {
-                return full_at;
+        match self.lock_holder(range) {
+            Holder::Nothing => return None,
+            Holder::Several => {}
+            Holder::Table(mut table) => {
+                let full_at = clear_below(self.memory, &mut table, range, garbage, spare);
+                if full_at.is_some() {
+                    return full_at;
+                }
+                let start = VirtAddr(range.start().get() & !(Level::L1.table_span() - 1));
+                if !table.is_empty() || PageRange::from_len(start, Level::L1.table_span()).is_some_and(spare.tables) {
+                    return None;
+                }
             }
-            let start = VirtAddr(range.start().get() & !(Level::L1.table_span() - 1));
-            if !table.is_empty() || PageRange::from_len(start, Level::L1.table_span()).is_some_and(spare.tables) {
-                return None;
-            }
-        } else if self.has_nothing(range) {
-            return None;
         }
         clear_below(self.memory, &mut self.lock(), range, garbage, spare)
     }
@@ -235,10 +238,10 @@ impl<'m> Root<'m> {
         garbage: &mut Garbage,
         change: &mut dyn FnMut(&mut Exclusive<'m>, Index, Entry),
     ) {
-        match self.lock_only_table(range) {
-            Some(mut table) => change_below(&mut table, range, garbage, change),
-            None if self.has_nothing(range) => {}
-            None => change_below(&mut self.lock(), range, garbage, change),
+        match self.lock_holder(range) {
+            Holder::Table(mut table) => change_below(&mut table, range, garbage, change),
+            Holder::Nothing => {}
+            Holder::Several => change_below(&mut self.lock(), range, garbage, change),
         }
     }
 }

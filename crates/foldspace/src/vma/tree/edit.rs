@@ -10,7 +10,8 @@
 
 use super::node::plan::Plan;
 use super::node::{Child, LEAF_CAP, NewLeaf, NewNode, NodeRef, first_after, min_len, widest_gap};
-use super::path::Path;
+use super::path::{Path, Step};
+use super::single;
 use super::summary::{Summary, Totals};
 use super::version::VersionRef;
 use crate::addr::{PAGE_SHIFT, PageRange, VirtAddr};
@@ -175,9 +176,18 @@ pub(super) fn plan<'t>(plan: &mut Plan<'t>, site: &Site<'t>, range: PageRange, v
     if !site.only {
         return Ok(false);
     }
-    let Some(edit) = Edit::new(site, vmas, range, vma.as_ref()) else { return Ok(false) };
     let least = if above.is_empty() { 1 } else { min_len(0) };
-    let (mut new, keep, resume) = if let Some((start, end)) = edit.moved_ends(vmas, vma.as_ref()) {
+    let single = match site.to - site.from {
+        0 => single::insert(leaf, site.from, vma, above.is_empty())?,
+        1 if vma.is_none() => single::remove(leaf, site.from, range, least)?,
+        _ => None,
+    };
+    if let Some(new) = single {
+        replace_above(plan, above, leaf, new, (site.from, site.to))?;
+        return Ok(true);
+    }
+    let Some(edit) = Edit::new(site, vmas, range, vma.as_ref()) else { return Ok(false) };
+    let (new, keep, resume) = if let Some((start, end)) = edit.moved_ends(vmas, vma.as_ref()) {
         drop(vma.take());
         (move_ends(leaf, vmas, edit.from, start, end)?, edit.from, edit.from)
     } else {
@@ -188,14 +198,27 @@ pub(super) fn plan<'t>(plan: &mut Plan<'t>, site: &Site<'t>, range: PageRange, v
         }
         (replace_slots(leaf, vmas, &edit, site, range, vma)?, keep, resume)
     };
+    replace_above(plan, above, leaf, new, (keep, resume))?;
+    Ok(true)
+}
+
+/// Plans the tree in which `new` has taken the place of `leaf`, below the steps `above`, having lost the slots `gone.0..gone.1`.
+#[inline(always)]
+fn replace_above<'t>(
+    plan: &mut Plan<'t>,
+    above: &[Step<'t>],
+    leaf: NodeRef<'t>,
+    mut new: NewNode<'t>,
+    gone: (usize, usize),
+) -> Result<()> {
     if !above.is_empty() {
         let change = new.as_ref().summary().totals.minus(&leaf.summary().totals);
         for step in above.iter().rev() {
             new = replace_child(step.node, step.index, new, &change)?;
         }
     }
-    plan.set_narrow(new, keep, resume);
-    Ok(true)
+    plan.set_narrow(new, gone.0, gone.1);
+    Ok(())
 }
 
 /// The simplest change: one VMA starts or ends elsewhere.
@@ -331,7 +354,7 @@ impl Site<'_> {
 }
 
 #[inline]
-fn all_flags(vmas: &[Vma]) -> VmaFlags {
+pub(super) fn all_flags(vmas: &[Vma]) -> VmaFlags {
     vmas.iter().fold(VmaFlags::empty(), |all, vma| all | vma.flags)
 }
 

@@ -8,7 +8,7 @@
 //! Nodes that only the current version refers to are not copied reference by reference: their content moves, and their memory is
 //! reclaimed after a grace period. Counts are touched only where versions really share.
 //!
-//! Where things are: `node/` memory, counts and ownership (with `version`, all `unsafe`), `edit` the common change of one leaf,
+//! Where things are: `node/` memory, counts and ownership (with `version`, all `unsafe`), `single` and `edit` the common changes of one leaf,
 //! `splice` the rebuilding of a tree along the edges of a range, `version` publication and reclamation, `find`, `gap`, `iter` the
 //! questions.
 
@@ -19,6 +19,7 @@ mod iter;
 #[allow(unsafe_code, reason = "memory, counts and ownership of nodes")]
 mod node;
 mod path;
+mod single;
 mod splice;
 mod summary;
 #[allow(unsafe_code, reason = "publication and reclamation of versions")]

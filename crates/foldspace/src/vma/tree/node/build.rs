@@ -189,6 +189,39 @@ impl<'t> NewNode<'t> {
         Ok(Some(new))
     }
 
+    /// An old leaf, and its summary, with `vma` or nothing in the place of its slots `gone`. `None` if it has no such slots, or no room.
+    #[inline]
+    pub(in super::super) fn with_slots(
+        old: NodeRef<'t>,
+        gone: Range<usize>,
+        vma: Option<Vma>,
+    ) -> Result<Option<NewNode<'t>>> {
+        let vmas = old.vmas();
+        let (Some(below), Some(above)) = (vmas.get(..gone.start), vmas.get(gone.end..)) else { return Ok(None) };
+        let put = usize::from(vma.is_some());
+        let len = below.len() + put + above.len();
+        if len > LEAF_CAP {
+            return Ok(None);
+        }
+        let mut new = NewNode::unsummarised(0, len as u8)?;
+        let (from, to) = (old.as_ptr(), new.node.as_ptr());
+        // SAFETY: 1. both are leaves, and differ, since ours cannot be referred to for 't; 2. the slots follow the summary; those of `below`,
+        // initialised, are the first of them; 3. `len` slots are written, each once, and there is room for them; 4. what is copied is readable for
+        // 't, and is not owned by us.
+        unsafe {
+            let (from, to) = (&raw const (*from).summary, &raw mut (*to).summary);
+            let bytes = SUMMARY_AND_GAP + size_of_val(below);
+            ptr::copy_nonoverlapping(from.cast::<MaybeUninit<u8>>(), to.cast(), bytes);
+            let slots = vma_slots(new.node).add(below.len());
+            ptr::copy_nonoverlapping(above.as_ptr(), slots.add(put), above.len());
+            if let Some(vma) = vma {
+                slots.write(vma);
+                *new.header_mut().owned.get_mut() = pack(below.len()..below.len() + 1);
+            }
+        }
+        Ok(Some(new))
+    }
+
     /// The summary, which is the caller's to get right.
     #[inline]
     pub(in super::super) fn summary_mut(&mut self) -> &mut Summary {
