@@ -63,6 +63,9 @@ pub struct Run {
     pub command: Vec<OsString>,
 }
 
+/// Processors that the Foldspace kernel can use.
+pub const MAX_PROCESSORS: u8 = 64;
+
 /// The machine that a program runs on.
 #[derive(Args, Clone)]
 pub struct Machine {
@@ -70,9 +73,9 @@ pub struct Machine {
     #[arg(long, value_name = "SIZE", default_value = "2G", value_parser = size)]
     pub memory: u64,
 
-    /// The number of processors
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    pub cpus: u8,
+    /// The number of processors: as many as this computer has (64 at most) unless said otherwise, one with `--icount`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub cpus: Option<u8>,
 
     /// How a process is forked
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Fork::Full)]
@@ -100,6 +103,16 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// The number of processors.
+    pub fn processors(&self) -> u8 {
+        let of_the_host = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        match self.cpus {
+            Some(count) => count,
+            None if self.icount => 1,
+            None => of_the_host().min(MAX_PROCESSORS.into()) as u8,
+        }
+    }
+
     /// The build of the kernel that this machine boots.
     pub fn build(&self) -> Build {
         if self.debug { Build::Debug } else { Build::Release }

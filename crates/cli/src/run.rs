@@ -65,7 +65,7 @@ pub struct Task<'a> {
 impl Task<'_> {
     /// Packs the archive, boots the machine and waits for its end.
     pub fn run(&self, output: Sink, error: Sink) -> Result<Ended> {
-        machine::check_accelerator(self.shape)?;
+        machine::check_accelerator(self.shape, self.system)?;
         let images = Images::find()?;
         let tree = self.tree(&images)?;
         let kernel = match (self.system, &self.shape.kernel) {

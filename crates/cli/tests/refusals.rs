@@ -101,6 +101,8 @@ fn a_machine_that_cannot_be() {
     }
     let both = run(&["--icount", "--cpus", "2", "--", "busybox", "true"]);
     refuses(both, 125, "--icount counts the instructions of one processor: it cannot be used with --cpus 2");
+    let many = run(&["--cpus", "65", "--", "busybox", "true"]);
+    refuses(many, 125, "--cpus 65: the kernel can use 64 processors");
     let both = run(&["--icount", "--accel", "kvm", "--", "busybox", "true"]);
     refuses(both, 125, "--icount needs emulation in software: it cannot be used with --accel kvm");
     let none = run(&["--kernel", "/no/kernel", "--", "busybox", "true"]);

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::panic::PanicInfo;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::arch::{self, TrapFrame};
 use crate::log::panic_write;
@@ -25,9 +25,17 @@ fn panic(info: &PanicInfo<'_>) -> ! {
 /// Says why, shows registers if an exception has saved some, and the calls that led there; then ends the machine.
 pub fn die(reason: fmt::Arguments<'_>, frame: Option<&TrapFrame>) -> ! {
     static DYING: AtomicBool = AtomicBool::new(false);
-    if DYING.swap(true, Ordering::Relaxed) {
-        die_again(reason);
+    static BY: AtomicUsize = AtomicUsize::new(usize::MAX);
+    let own = arch::processor();
+    if DYING.swap(true, Ordering::SeqCst) {
+        if BY.load(Ordering::SeqCst) == own {
+            die_again(reason);
+        }
+        // One report is enough, and this processor is about to be stopped.
+        arch::halt();
     }
+    BY.store(own, Ordering::SeqCst);
+    arch::stop_others();
     panic_write(format_args!("\nkernel panic: {reason}\n"));
     if let Some(pid) = crate::sched::current_pid() {
         panic_write(format_args!("  in process {pid}\n"));
@@ -45,7 +53,7 @@ pub fn die(reason: fmt::Arguments<'_>, frame: Option<&TrapFrame>) -> ! {
 }
 
 /// A second failure while the first is being reported.
-pub fn die_again(reason: fmt::Arguments<'_>) -> ! {
+fn die_again(reason: fmt::Arguments<'_>) -> ! {
     panic_write(format_args!("\nkernel panic while reporting a panic: {reason}\n"));
     arch::poweroff(PANIC_EXIT);
 }

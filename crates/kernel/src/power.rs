@@ -42,7 +42,14 @@ pub fn first_process_ended(status: ExitStatus) -> ! {
 }
 
 /// Reports, and switches the machine off. With a violated invariant it panics instead.
+///
+/// The caller holds no lock; other processors stop first, each where it holds none.
 pub fn off() -> ! {
+    if !arch::park_others() {
+        arch::park_if_told();
+    }
+    // SAFETY: all others have stopped, none of them in the middle of anything.
+    unsafe { mm::flush_epochs_of_all() };
     report();
     if checks_at_end() {
         check();

@@ -85,7 +85,7 @@ fn found(sequence: u64, ops: &[Op], difference: Difference) -> Found {
 fn inside(system: System, vmlinuz: Option<&Path>, args: &args::Diff, groups: &str) -> Result<Vec<Vec<Step>>> {
     let shape = Machine {
         memory: MEMORY,
-        cpus: 1,
+        cpus: None,
         fork: Fork::Full,
         icount: false,
         accel: Accel::Tcg,

@@ -39,7 +39,7 @@ pub fn command(machine: &Machine, guest_ends: &GuestEnds) -> Command {
     let mut qemu = Command::new(PROGRAM);
     qemu.args(["-M", "q35", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
     qemu.args(["-m", &format!("size={}k", shape.memory >> 10)]);
-    qemu.args(["-smp", &shape.cpus.to_string()]);
+    qemu.args(["-smp", &shape.processors().to_string()]);
     qemu.args(["-accel", if shape.accel == Accel::Kvm { "kvm" } else { "tcg" }]);
     qemu.args(["-cpu", if shape.icount { CPU_COUNTED } else { CPU }]);
     if shape.icount {
@@ -73,10 +73,14 @@ fn kernel_parameters(machine: &Machine) -> String {
     }
 }
 
-/// Makes sure before anything is packed that the accelerator can be used at all.
-pub fn check_accelerator(shape: &args::Machine) -> Result<()> {
-    if shape.icount && shape.cpus > 1 {
-        bail!("--icount counts the instructions of one processor: it cannot be used with --cpus {}", shape.cpus);
+/// Makes sure before anything is packed that the accelerator can be used at all, and every processor.
+pub fn check_accelerator(shape: &args::Machine, system: System) -> Result<()> {
+    if system == System::Foldspace && shape.processors() > args::MAX_PROCESSORS {
+        bail!("--cpus {}: the kernel can use {} processors", shape.processors(), args::MAX_PROCESSORS);
+    }
+    let cpus = shape.processors();
+    if shape.icount && cpus > 1 {
+        bail!("--icount counts the instructions of one processor: it cannot be used with --cpus {cpus}");
     }
     if shape.accel == Accel::Tcg {
         return Ok(());

@@ -33,7 +33,7 @@ impl Measurement<'_> {
     pub fn take<Line: DeserializeOwned>(&self) -> Result<Vec<Line>> {
         let shape = Machine {
             memory: self.memory,
-            cpus: 1,
+            cpus: Some(1),
             fork: Fork::Full,
             icount: true,
             accel: Accel::Tcg,

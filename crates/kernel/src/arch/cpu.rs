@@ -19,6 +19,8 @@ bitflags! {
         const RDRAND = 1 << 2;
         /// AVX registers.
         const AVX = 1 << 3;
+        /// The local APIC has registers for 32-bit numbers of processors, and is in that mode.
+        const X2APIC = 1 << 4;
     }
 }
 
@@ -49,6 +51,7 @@ pub unsafe fn enable_features() {
     let mut features = Features::empty();
     features.set(Features::RDRAND, basic.has_rdrand());
     features.set(Features::AVX, basic.has_avx());
+    features.set(Features::X2APIC, basic.has_x2apic());
     features.set(Features::PAGES_1G, amd.is_some_and(|leaf| leaf.has_1gib_pages()));
 
     let mut cr4 = Cr4Flags::PHYSICAL_ADDRESS_EXTENSION

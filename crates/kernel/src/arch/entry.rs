@@ -47,6 +47,7 @@ unsafe extern "C" fn syscall_entry() {
         "swapgs",
         "mov gs:[{user_stack}], rsp",
         "mov rsp, gs:[{kernel_stack}]",
+        "mov byte ptr gs:[{mode}], 0",
         "push {user_data}",
         "push qword ptr gs:[{user_stack}]",
         "push r11",
@@ -80,6 +81,7 @@ unsafe extern "C" fn syscall_entry() {
         "jmp {leave}",
         user_stack = const percpu::USER_STACK,
         kernel_stack = const percpu::KERNEL_STACK,
+        mode = const percpu::MODE,
         user_data = const USER_DATA,
         user_code = const USER_CODE,
         frame_offset = const FRAME_OFFSET,
@@ -102,7 +104,10 @@ extern "C" fn dispatch(frame: &mut TrapFrame) {
 #[unsafe(naked)]
 pub unsafe extern "C" fn leave_kernel() -> ! {
     naked_asm!(
-        "2: mov rax, gs:[{work}]",
+        // Announced first, looked for work then: see `percpu::Mode`.
+        "2: lock inc dword ptr gs:[{mode}]",
+        "js 7f",
+        "mov rax, gs:[{work}]",
         "cmp dword ptr [rax], 0",
         "jne 8f",
         "mov rcx, [rsp + {rip}]",
@@ -161,12 +166,18 @@ pub unsafe extern "C" fn leave_kernel() -> ! {
         "add rsp, 8",
         "swapgs",
         "iretq",
-        "8: lea rdi, [rsp + {frame_offset}]",
+        "7: mov byte ptr gs:[{mode}], 0",
+        "call {attend}",
+        "jmp 2b",
+        "8: mov byte ptr gs:[{mode}], 0",
+        "lea rdi, [rsp + {frame_offset}]",
         "call {do_work}",
         "jmp 2b",
-        "9: lea rdi, [rsp + {frame_offset}]",
+        "9: mov byte ptr gs:[{mode}], 0",
+        "lea rdi, [rsp + {frame_offset}]",
         "call {bad_address}",
         "jmp 2b",
+        mode = const percpu::MODE,
         work = const percpu::WORK,
         xstate = const cpu::XSTATE_MASK,
         frame_offset = const FRAME_OFFSET,
@@ -179,9 +190,16 @@ pub unsafe extern "C" fn leave_kernel() -> ! {
         user_code = const USER_CODE,
         user_data = const USER_DATA,
         flags_for_iret = const FLAGS_FOR_IRET,
+        attend = sym attend,
         do_work = sym do_work,
         bad_address = sym bad_return_address,
     )
+}
+
+/// What other processors ask of this one.
+extern "C" fn attend() {
+    crate::mm::serve_shootdowns();
+    super::park_if_told();
 }
 
 /// What the current thread's work word asks for.

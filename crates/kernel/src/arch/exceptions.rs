@@ -2,7 +2,6 @@
 
 use core::arch::naked_asm;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use spin::Once;
 use x86_64::VirtAddr;
@@ -80,6 +79,8 @@ const CODE: u8 = 1;
 
 /// Vector of the local APIC's timer.
 pub const TIMER_VECTOR: u8 = 0x20;
+/// Vector by which one processor makes another come through the kernel.
+pub const KICK_VECTOR: u8 = 0x21;
 /// Vector of the local APIC's own errors.
 pub const ERROR_VECTOR: u8 = 0xfe;
 /// Vector of its spurious interrupts, which want no acknowledgement.
@@ -125,6 +126,7 @@ pub unsafe fn init() {
         set(&mut idt.virtualization, exception_stub::<20, NO_CODE>);
         set(&mut idt.cp_protection_exception, exception_stub::<21, CODE>);
         set(&mut idt[TIMER_VECTOR], timer_stub);
+        set(&mut idt[KICK_VECTOR], kick_stub);
         set(&mut idt[ERROR_VECTOR], ignored_stub);
         set(&mut idt[SPURIOUS_VECTOR], ignored_stub);
         // Programs may execute int3 and into. (`set_handler_addr` is how an entry's options are reached.)
@@ -177,6 +179,7 @@ macro_rules! entry_stub {
                 "test byte ptr [rsp + {cs}], 3",
                 "je 7f",
                 "swapgs",
+                "mov byte ptr gs:[{mode}], 0",
                 // Interrupts off, and the flags that a program may have set and compiled code relies on (AC, DF, NT) clear.
                 "push 2",
                 "popfq",
@@ -198,6 +201,7 @@ macro_rules! entry_stub {
                 frame_offset = const FRAME_OFFSET,
                 xstate = const cpu::XSTATE_MASK,
                 mxcsr = const percpu::MXCSR,
+                mode = const percpu::MODE,
                 leave = sym leave_kernel,
                 user = sym $user,
                 kernel = sym $kernel,
@@ -216,7 +220,11 @@ entry_stub! {
 }
 entry_stub! {
     /// The timer.
-    timer_stub, NO_CODE, user_timer, kernel_timer_stub
+    timer_stub, NO_CODE, user_timer, idle_interrupt_stub::<TIMER_VECTOR>
+}
+entry_stub! {
+    /// Another processor's kick.
+    kick_stub, NO_CODE, user_kick, idle_interrupt_stub::<KICK_VECTOR>
 }
 
 /// From an exception in the kernel: to the stack for that, so that a bad stack pointer does no more harm.
@@ -231,10 +239,10 @@ unsafe extern "C" fn kernel_exception_stub<const VECTOR: u8>() -> ! {
     )
 }
 
-/// The timer came while the processor idled (nowhere else in the kernel are interrupts on): rdi = frame. Idle expects its vector
+/// An interrupt came while the processor idled (nowhere else in the kernel are interrupts on): rdi = frame. Idle expects its vector
 /// registers to be clobbered.
 #[unsafe(naked)]
-unsafe extern "C" fn kernel_timer_stub() -> ! {
+unsafe extern "C" fn idle_interrupt_stub<const VECTOR: u8>() -> ! {
     naked_asm!(
         "mov rbx, rsp",
         "and rsp, -16",
@@ -257,7 +265,7 @@ unsafe extern "C" fn kernel_timer_stub() -> ! {
         "pop rdi",
         "add rsp, 8",
         "iretq",
-        handler = sym idle_timer,
+        handler = sym idle_interrupt::<VECTOR>,
     )
 }
 
@@ -328,21 +336,26 @@ extern "C" fn user_timer(_frame: &mut TrapFrame, _code: u64) {
     crate::sched::timer_tick(crate::sched::TickIn::User);
 }
 
-extern "C" fn idle_timer(_frame: &mut TrapFrame) {
+/// Being interrupted is all that it takes: what is wanted is found on the way back.
+extern "C" fn user_kick(_frame: &mut TrapFrame, _code: u64) {
     super::apic::ack_interrupt();
-    crate::sched::timer_tick(crate::sched::TickIn::Idle);
+}
+
+extern "C" fn idle_interrupt<const VECTOR: u8>(_frame: &mut TrapFrame) {
+    super::apic::ack_interrupt();
+    if VECTOR == TIMER_VECTOR {
+        crate::sched::timer_tick(crate::sched::TickIn::Idle);
+    }
 }
 
 extern "C" fn kernel_exception<const VECTOR: u8>(frame: &TrapFrame, error_code: u64) -> ! {
-    /// An exception while one is being reported ends the machine without more words.
-    static DYING: AtomicBool = AtomicBool::new(false);
     let exception = Exception::from_vector(VECTOR);
-    let address = Cr2::read_raw();
-    if DYING.swap(true, Ordering::Relaxed) {
-        crate::panic::die_again(format_args!("{exception:?} at {:#x}, cr2 {address:#x}", frame.rip));
+    if exception == Exception::NonMaskableInterrupt {
+        super::stop_if_told();
     }
+    let address = Cr2::read_raw();
     crate::panic::die(
-        format_args!("{exception:?} in the kernel, error code {error_code:#x}, cr2 {address:#x}"),
+        format_args!("{exception:?} in the kernel at {:#x}, error code {error_code:#x}, cr2 {address:#x}", frame.rip),
         Some(frame),
     );
 }

@@ -1,5 +1,6 @@
 //! Segments, with Linux's selectors: programs can see them.
 
+use core::alloc::Layout;
 use core::ptr;
 
 use x86_64::VirtAddr;
@@ -38,20 +39,34 @@ pub enum InterruptStack {
 const EMERGENCY_STACK_SIZE: usize = 16 * 1024;
 
 #[repr(C, align(16))]
-struct EmergencyStack([u8; EMERGENCY_STACK_SIZE]);
+pub(super) struct EmergencyStack([u8; EMERGENCY_STACK_SIZE]);
 
-/// Three interrupt stacks, and one for exceptions in the kernel itself. One set: whoever uses it is about to stop the machine.
-static mut EMERGENCY_STACKS: [EmergencyStack; 4] = [const { EmergencyStack([0; EMERGENCY_STACK_SIZE]) }; 4];
+/// A processor's three interrupt stacks, and one for exceptions in the kernel itself: whoever uses them is about to stop the machine.
+pub(super) type EmergencyStacks = [EmergencyStack; 4];
 
-fn emergency_stack_top(index: usize) -> u64 {
-    (&raw const EMERGENCY_STACKS) as u64 + (EMERGENCY_STACK_SIZE * (index + 1)) as u64
+/// Those of the first processor.
+static mut EMERGENCY_STACKS: EmergencyStacks = [const { EmergencyStack([0; EMERGENCY_STACK_SIZE]) }; 4];
+
+/// The first processor's stacks, which are there before anything can be allocated.
+pub(super) fn first_emergency_stacks() -> *mut EmergencyStacks {
+    &raw mut EMERGENCY_STACKS
+}
+
+/// Stacks for another processor. They live as long as the kernel.
+pub(super) fn new_emergency_stacks() -> *mut EmergencyStacks {
+    let layout = Layout::new::<EmergencyStacks>();
+    // SAFETY: the size is not zero.
+    let stacks = unsafe { alloc::alloc::alloc_zeroed(layout) };
+    assert!(!stacks.is_null(), "no memory for the stacks of a processor");
+    stacks.cast()
 }
 
 /// Loads segments and the task state segment.
 ///
 /// # Safety
-/// Once per processor, with GS base already set to `percpu`.
-pub unsafe fn init(percpu: &'static PerCpu) {
+/// Once per processor, with GS base already set to `percpu` and stacks that nobody else uses.
+pub unsafe fn init(percpu: &'static PerCpu, stacks: *mut EmergencyStacks) {
+    let emergency_stack_top = |index: usize| stacks as u64 + (EMERGENCY_STACK_SIZE * (index + 1)) as u64;
     // SAFETY: boot: nobody else looks at these cells.
     let (gdt, tss) = unsafe { (&mut *percpu.gdt.get(), &mut *percpu.tss.get()) };
     for stack in [InterruptStack::DoubleFault, InterruptStack::NonMaskable, InterruptStack::MachineCheck] {

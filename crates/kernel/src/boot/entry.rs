@@ -10,10 +10,10 @@ pvh::xen_elfnote_phys32_entry!(pvh_start32);
 
 /// A page of zeroes that becomes a page table.
 #[repr(C, align(4096))]
-struct Table([u64; 512]);
+pub(super) struct Table([u64; 512]);
 
 #[unsafe(link_section = ".boot.data")]
-static mut BOOT_L4: Table = Table([0; 512]);
+pub(super) static mut BOOT_L4: Table = Table([0; 512]);
 #[unsafe(link_section = ".boot.data")]
 static mut BOOT_L3_LOW: Table = Table([0; 512]);
 #[unsafe(link_section = ".boot.data")]
@@ -21,18 +21,18 @@ static mut BOOT_L3_HIGH: Table = Table([0; 512]);
 #[unsafe(link_section = ".boot.data")]
 static mut BOOT_L2: [Table; 4] = [const { Table([0; 512]) }; 4];
 
-/// Null, 64-bit code, data: what it takes to get into long mode. `arch::gdt` has the real one.
+/// Null, 64-bit code, data, 32-bit code: what it takes to get into long mode. `arch::gdt` has the real one.
 #[unsafe(link_section = ".boot.data")]
-static BOOT_GDT: [u64; 3] = [0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff];
+pub(super) static BOOT_GDT: [u64; 4] = [0, 0x00af_9b00_0000_ffff, 0x00cf_9300_0000_ffff, 0x00cf_9b00_0000_ffff];
 
 /// Operand of `lgdt`.
 #[repr(C, packed)]
 struct Pointer {
     limit: u16,
-    base: &'static [u64; 3],
+    base: &'static [u64; 4],
 }
 #[unsafe(link_section = ".boot.data")]
-static BOOT_GDT_POINTER: Pointer = Pointer { limit: 23, base: &BOOT_GDT };
+static BOOT_GDT_POINTER: Pointer = Pointer { limit: 31, base: &BOOT_GDT };
 
 /// Bytes of the stack that the processor boots on and later idles on.
 pub const BOOT_STACK_SIZE: usize = 64 * 1024;

@@ -7,6 +7,7 @@ use pvh::start_info::reader::{MemMap, StartInfoReader};
 use smallvec::SmallVec;
 use spin::Once;
 
+use super::processors::{self, Processors};
 use crate::mm::phys_to_virt;
 
 /// Type of a memory map entry: RAM.
@@ -18,6 +19,8 @@ pub struct BootInfo {
     pub ram: SmallVec<[Range<u64>; 16]>,
     /// The initial archive.
     pub archive: Option<Range<u64>>,
+    /// The processors.
+    pub processors: Processors,
     command_line: SmallVec<[u8; 1024]>,
 }
 
@@ -60,7 +63,12 @@ pub unsafe fn read(address: u32) -> &'static BootInfo {
     assert!(!ram.is_empty(), "the start info has no memory map");
     let archive = reader.modlist().next().map(|module| module.raw().paddr..module.raw().paddr + module.raw().size);
     let command_line = reader.cmdline().map(|line| SmallVec::from_slice(line.to_bytes())).unwrap_or_default();
-    INFO.call_once(|| BootInfo { ram, archive, command_line })
+    let processors = match reader.raw().rsdp_paddr {
+        0 => Processors::default(),
+        // SAFETY: the loader says that the root pointer is there, and the boot tables are in use.
+        rsdp => unsafe { processors::find(rsdp) },
+    };
+    INFO.call_once(|| BootInfo { ram, archive, processors, command_line })
 }
 
 impl BootInfo {

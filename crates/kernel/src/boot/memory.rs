@@ -5,7 +5,7 @@ use core::ops::Range;
 use smallvec::SmallVec;
 
 use super::info::BootInfo;
-use crate::arch::XAPIC_BASE;
+use crate::arch::{PerCpu, XAPIC_BASE};
 use crate::mm::kernel_map::{KernelMap, NoFrame, Rights};
 use crate::mm::{self, DIRECT_MAP, KERNEL_BASE, frames, image, phys_to_virt, stack};
 
@@ -76,6 +76,9 @@ pub unsafe fn init(info: &BootInfo) {
     let heap = early.take(FIRST_HEAP).expect("too little memory: give the machine at least 16 MiB");
     // SAFETY: RAM that nobody else has, mapped by the boot tables and by those that follow.
     unsafe { mm::init_early_heap(phys_to_virt(heap), FIRST_HEAP as usize) };
+
+    // SAFETY: first thing after there is a heap.
+    unsafe { PerCpu::current().memory.init() };
 
     // SAFETY: boot.
     let map = unsafe { kernel_map(info, &mut || early.take(PAGE)) }.expect("too little memory for the kernel's tables");

@@ -3,6 +3,7 @@
 mod entry;
 pub mod info;
 mod memory;
+mod processors;
 
 use crate::{arch, log, sched, time};
 
@@ -20,6 +21,7 @@ unsafe extern "C" fn start(start_info: u32) -> ! {
         time::init();
         info
     };
+    processors::start_all(&info.processors);
     crate::run(info);
     sched::idle()
 }

@@ -12,6 +12,7 @@ mod heap;
 pub mod kernel_map;
 pub mod objects;
 mod platform;
+mod shootdown;
 pub mod stack;
 pub mod uaccess;
 
@@ -20,7 +21,10 @@ use foldspace::space::Access;
 
 pub use frames::memory;
 pub use heap::{heap_frames, init_early as init_early_heap, init_reserve as init_heap_reserve, is_scarce};
-pub use platform::{load_kernel_map, load_kernel_space, load_space};
+pub use platform::{kernel_root, load_kernel_map, load_kernel_space, load_space};
+pub use shootdown::{
+    CpuState, flush_epoch, flush_epochs_of_all, is_epoch_pinned, serve as serve_shootdowns, shootdowns,
+};
 
 use crate::arch::exceptions::{FAULT_FETCH, FAULT_USER, FAULT_WRITE};
 use crate::sched;

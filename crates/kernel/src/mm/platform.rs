@@ -2,23 +2,17 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crossbeam_epoch::{Collector, Guard, LocalHandle};
+use crossbeam_epoch::Guard;
 use foldspace::AddressSpace;
-use foldspace::addr::PAGE_SIZE;
 use foldspace::platform::{Flush, Platform, SpaceId};
-use spin::Once;
-use x86_64::VirtAddr;
-use x86_64::instructions::tlb;
 use x86_64::registers::control::Cr3;
 
 use super::kernel_map::KernelMap;
+use super::shootdown;
 use crate::arch::PerCpu;
 
 /// No address space has this number.
 const KERNEL_SPACE: u64 = u64::MAX;
-
-/// Pages up to which each is invalidated by itself; beyond, everything is (Linux's `tlb_single_page_flush_ceiling`).
-const SINGLE_PAGES: u64 = 33;
 
 /// CR3 of the kernel's own root, which maps nothing in the user half.
 static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
@@ -27,43 +21,33 @@ static KERNEL_ROOT: AtomicU64 = AtomicU64::new(0);
 pub(super) struct Machine;
 
 // SAFETY: a translation of a space can be cached only by a processor that has the space's root in CR3, since loading CR3 drops them all and no
-// entry of the user half is global; there is one processor, and it invalidates what it is told to. All guards are of one collector.
+// entry of the user half is global; those processors have forgotten it, or will before they use it (see `shootdown`). All guards are of one collector.
 unsafe impl Platform for Machine {
     fn shootdown(&self, space: SpaceId, flush: Flush) {
-        if PerCpu::current().active_space.load(Ordering::Relaxed) != space.0 {
-            return;
-        }
-        match flush {
-            Flush::Range(range) if range.pages() <= SINGLE_PAGES => {
-                for page in 0..range.pages() {
-                    tlb::flush(VirtAddr::new(range.start().get() + page * PAGE_SIZE));
-                }
-            }
-            Flush::Range(_) | Flush::All => tlb::flush_all(),
-        }
+        shootdown::shoot_down(space, flush);
     }
 
     fn pin(&self) -> Guard {
-        epoch_handle().pin()
+        shootdown::epoch().pin()
+    }
+
+    /// A reader on another processor is not preempted, so a short while is enough for it to end; one on this processor is the caller.
+    fn wait_for_readers(&self, attempt: u32) -> bool {
+        /// Turns of the loop, some tens of microseconds.
+        const TURNS: u32 = 10_000;
+        const ATTEMPTS: u32 = 10;
+        if crate::arch::online() == 1 || attempt > ATTEMPTS {
+            return false;
+        }
+        for _ in 0..TURNS {
+            core::hint::spin_loop();
+        }
+        true
     }
 
     fn processor(&self) -> usize {
         PerCpu::current().number
     }
-}
-
-/// This processor's handle to the epochs.
-fn epoch_handle() -> &'static LocalHandle {
-    /// One processor's handle.
-    struct Handle(LocalHandle);
-    // SAFETY: used only by the processor that registered it; the kernel is not preempted.
-    unsafe impl Sync for Handle {}
-    // SAFETY: as above.
-    unsafe impl Send for Handle {}
-
-    static COLLECTOR: Once<Collector> = Once::new();
-    static BOOT_HANDLE: Once<Handle> = Once::new();
-    &BOOT_HANDLE.call_once(|| Handle(COLLECTOR.call_once(Collector::new).register())).0
 }
 
 /// Makes the kernel run on its own tables.
@@ -80,23 +64,34 @@ pub unsafe fn load_kernel_map(map: KernelMap) {
 /// Makes this processor run in an address space, which must stay alive until another is loaded.
 #[inline]
 pub fn load_space(space: &AddressSpace) {
-    let active = &PerCpu::current().active_space;
+    let cpu = PerCpu::current();
     let id = space.id().0;
-    if active.load(Ordering::Relaxed) == id {
-        return;
+    if cpu.active_space.load(Ordering::Relaxed) != id {
+        switch(cpu, id, space.root().address());
     }
-    active.store(id, Ordering::Relaxed);
-    // SAFETY: every root has the kernel's entries.
-    unsafe { write_cr3(space.root().address()) };
 }
 
 /// Makes this processor run in the kernel's own address space: the one before may go away.
 pub fn load_kernel_space() {
-    let active = &PerCpu::current().active_space;
-    if active.swap(KERNEL_SPACE, Ordering::Relaxed) != KERNEL_SPACE {
-        // SAFETY: the kernel's own root.
-        unsafe { write_cr3(KERNEL_ROOT.load(Ordering::Relaxed)) };
+    let cpu = PerCpu::current();
+    if cpu.active_space.load(Ordering::Relaxed) != KERNEL_SPACE {
+        switch(cpu, KERNEL_SPACE, KERNEL_ROOT.load(Ordering::Relaxed));
     }
+}
+
+/// Announces which root is about to be loaded, loads it, and looks for requests that came before: see `shootdown`.
+fn switch(cpu: &PerCpu, space: u64, root: u64) {
+    cpu.active_space.swap(space, Ordering::SeqCst);
+    // SAFETY: every root has the kernel's entries.
+    unsafe { write_cr3(root) };
+    if cpu.mode.wants_attention() {
+        shootdown::serve();
+    }
+}
+
+/// Physical address of the kernel's own root.
+pub fn kernel_root() -> u64 {
+    KERNEL_ROOT.load(Ordering::Relaxed)
 }
 
 /// # Safety

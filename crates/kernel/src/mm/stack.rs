@@ -1,13 +1,19 @@
 //! Kernel stacks: each with a guard page below, so that running out of one is a double fault and not somebody else's data.
+//!
+//! A stack that is given back to the manager leaves translations behind on processors that it was used on. They do no harm until
+//! the place is used for another stack: whoever is about to use a stack calls [`forget_old`] first, which drops this processor's translations if
+//! stacks have gone since it last did.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use foldspace::{Error, Frame};
 use spin::Mutex;
+use x86_64::registers::control::{Cr4, Cr4Flags};
 
 use super::frames;
 use super::kernel_map::{KernelMap, Rights};
+use crate::arch::PerCpu;
 
 /// First byte of the region.
 pub const REGION: u64 = 0xffff_c900_0000_0000;
@@ -27,6 +33,8 @@ static STACKS: Mutex<Stacks> =
 
 /// Stacks that exist, in use or cached.
 static COUNT: AtomicU64 = AtomicU64::new(0);
+/// How many stacks have been unmapped.
+static UNMAPPED: AtomicU64 = AtomicU64::new(0);
 /// Frames of page tables that map the region.
 static TABLES: AtomicU64 = AtomicU64::new(0);
 
@@ -51,10 +59,13 @@ impl KernelStack {
     /// A stack, from the cache if there is one.
     pub fn new() -> Result<KernelStack, Error> {
         let mut stacks = STACKS.lock();
-        if let Some(stack) = stacks.cache.pop() {
-            return Ok(stack);
-        }
-        stacks.create()
+        let stack = match stacks.cache.pop() {
+            Some(stack) => stack,
+            None => stacks.create()?,
+        };
+        drop(stacks);
+        forget_old();
+        Ok(stack)
     }
 
     /// One past the highest byte: page aligned.
@@ -115,6 +126,7 @@ impl Stacks {
             // SAFETY: the stack was given back, so nobody uses it.
             unsafe { map.unmap_page(stack.bottom + page * 4096) };
         }
+        UNMAPPED.fetch_add(1, Ordering::Release);
         frames::memory().free_contiguous(stack.first, ORDER);
         self.free_slots.push(stack.bottom - SIZE);
         COUNT.fetch_sub(1, Ordering::Relaxed);
@@ -126,6 +138,27 @@ pub fn init(map: KernelMap) {
     let mut stacks = STACKS.lock();
     stacks.map = Some(map);
     stacks.cache.reserve(CACHED);
+}
+
+/// Drops this processor's translations of stacks that have gone: before it uses another.
+#[inline]
+pub fn forget_old() {
+    let seen = &PerCpu::current().memory.stacks_seen;
+    let unmapped = UNMAPPED.load(Ordering::Acquire);
+    if seen.load(Ordering::Relaxed) != unmapped {
+        seen.store(unmapped, Ordering::Relaxed);
+        forget_global();
+    }
+}
+
+/// Drops all translations, those of the kernel too (Intel SDM vol. 3, 4.10.4.1: a change of CR4.PGE does).
+#[cold]
+fn forget_global() {
+    // SAFETY: global pages are an optimization; nothing else changes.
+    unsafe {
+        Cr4::update(|flags| flags.remove(Cr4Flags::PAGE_GLOBAL));
+        Cr4::update(|flags| flags.insert(Cr4Flags::PAGE_GLOBAL));
+    }
 }
 
 /// Whether `address` lies where stacks are mapped (it may be a guard).

@@ -67,11 +67,12 @@ pub fn set(task: &Arc<Task>, setting: Setting) -> Setting {
 }
 
 /// Runs in the timer's interrupt.
-fn expired(task: &Arc<Task>) {
+fn expired(task: &Arc<Task>, id: TimerId) {
     let process: &Arc<Process> = &task.process;
     {
         let mut timer = process.real_timer.lock();
-        let Some(armed) = timer.armed.take() else { return };
+        // Another processor may have set it anew since it was due.
+        let Some(armed) = timer.armed.take_if(|armed| armed.id == id) else { return };
         if armed.interval != 0 {
             // Missed turns are skipped: one signal stands for all of them.
             let now = monotonic_ns();

@@ -1,11 +1,13 @@
 //! What a processor does when nothing is ready, and its timer.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::run::{end_slice, run_ready};
-use super::{SLICE_NS, timer};
+use super::run::{end_slice, find_work, run};
+use super::{SLICE_NS, place, timer};
 use crate::arch::{self, PerCpu};
 use crate::fs::tty;
+use crate::mm;
 use crate::time::monotonic_ns;
 
 /// Where the timer interrupted.
@@ -22,26 +24,67 @@ const LONGEST_NS: u64 = 1_000_000_000;
 
 /// The processor's own context: runs threads while there are any, else waits for an interrupt.
 pub fn idle() -> ! {
+    let percpu = PerCpu::current();
     loop {
-        run_ready();
+        if let Some(task) = find_work(percpu) {
+            run(task);
+            continue;
+        }
+        // What ran last may end elsewhere, and its address space with it; and nobody shoots at a processor that runs in none.
+        mm::load_kernel_space();
+        mm::flush_epoch();
+        arch::park_if_told();
+        place::going_to_sleep(percpu);
+        if let Some(task) = find_work(percpu) {
+            place::awake(percpu);
+            run(task);
+            continue;
+        }
         let now = monotonic_ns();
-        let longest = if arch::anybody_reads_serial() || tty::any_controlling() { SLICE_NS } else { LONGEST_NS };
-        arm(now, now + longest);
+        arm(now, now + if polls(percpu) { SLICE_NS } else { LONGEST_NS });
         // SAFETY: the handler returns here; it may clobber what a C function may, and more on the stack, which this context has. `sti` takes effect after
         // `hlt` has begun, so no interrupt is missed between them.
         unsafe { asm!("sti", "hlt", "cli", clobber_abi("C")) };
+        place::awake(percpu);
     }
 }
 
 /// The timer's interrupt.
 pub fn timer_tick(place: TickIn) {
     let now = monotonic_ns();
+    let percpu = PerCpu::current();
+    percpu.sched.count_tick();
     timer::expire(now);
-    arch::poll_input();
-    tty::poll_controlling();
+    if polls(percpu) {
+        arch::poll_input();
+        tty::poll_controlling();
+    }
     if place == TickIn::User {
+        mm::flush_epoch();
         end_slice();
         arm(now, now + SLICE_NS);
+    }
+}
+
+/// Nobody looks for input.
+const NOBODY: usize = usize::MAX;
+
+/// The processor that looks for input, which interrupts nobody: the first that finds that somebody waits for some.
+static POLLER: AtomicUsize = AtomicUsize::new(NOBODY);
+
+/// Whether this processor is to look for input every [`SLICE_NS`].
+fn polls(percpu: &PerCpu) -> bool {
+    let own = percpu.number;
+    let wanted = arch::anybody_reads_serial() || tty::any_controlling();
+    match (POLLER.load(Ordering::Relaxed), wanted) {
+        (NOBODY, true) => POLLER.compare_exchange(NOBODY, own, Ordering::Relaxed, Ordering::Relaxed).is_ok(),
+        (poller, true) => poller == own,
+        (poller, false) => {
+            if poller == own {
+                POLLER.store(NOBODY, Ordering::Relaxed);
+            }
+            false
+        }
     }
 }
 

@@ -77,6 +77,11 @@ impl<L: Link> TaskList<L> {
 
     /// Takes a task out, wherever it is; O(length).
     pub fn remove(&mut self, task: &Task) -> Option<Arc<Task>> {
+        self.take_first(|candidate| ptr::eq(candidate, task))
+    }
+
+    /// Takes out the first task that is `wanted`; O(tasks before it).
+    pub fn take_first(&mut self, wanted: impl Fn(&Task) -> bool) -> Option<Arc<Task>> {
         let mut slot = &raw mut self.head;
         let mut previous = ptr::null();
         loop {
@@ -84,8 +89,8 @@ impl<L: Link> TaskList<L> {
             let here = unsafe { (*slot).as_ref()? };
             let pointer = Arc::as_ptr(here);
             let link = L::of(&here.thread);
-            if ptr::eq(pointer, task) {
-                // SAFETY: as above; `task` is unlinked before its successor is linked in its place.
+            if wanted(here) {
+                // SAFETY: as above; the task is unlinked before its successor is linked in its place.
                 let (found, next) = unsafe { ((*slot).take(), (*link).take()) };
                 if next.is_none() {
                     self.tail = previous;

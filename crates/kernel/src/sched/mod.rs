@@ -16,6 +16,7 @@
 
 mod idle;
 mod list;
+mod place;
 mod run;
 mod thread;
 pub mod timer;
@@ -23,8 +24,8 @@ mod wait;
 
 pub use idle::{TickIn, idle, timer_tick};
 pub use run::{
-    CpuState, current, current_pid, exit_current, leave_space, notify, set_space, spawn, try_with_current, wake,
-    with_current, with_space, work_before_user, yield_now,
+    CpuState, affinity, current, current_pid, exit_current, leave_space, notify, set_affinity, set_space, spawn,
+    try_with_current, wake, with_current, with_space, work_before_user, yield_now,
 };
 pub use thread::Thread;
 pub use wait::{Interrupted, WaitQueue, sleep_until};

@@ -2,7 +2,8 @@
 
 use alloc::sync::Arc;
 use core::cell::{Cell, UnsafeCell};
-use core::sync::atomic::Ordering;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use foldspace::AddressSpace;
 use spin::Mutex;
@@ -10,36 +11,116 @@ use spin::Mutex;
 use super::idle;
 use super::list::{RunLink, TaskList};
 use super::thread::{DEAD, READY, RUNNING, Thread, WAITING, WAITING_UNINTERRUPTIBLE, WORK_RESCHEDULE, WORK_SIGNAL};
-use crate::arch::{PerCpu, SegmentBases, TrapFrame, switch_context};
+use super::{place, timer};
+use crate::arch::{self, PerCpu, SegmentBases, TrapFrame, switch_context};
 use crate::process::{self, Task};
 use crate::{mm, time};
 
 /// A processor's part of the scheduler.
 pub struct CpuState {
     queue: Mutex<TaskList<RunLink>>,
-    /// The thread that runs; none in idle.
-    current: UnsafeCell<Option<Arc<Task>>>,
-    /// The thread that was switched from, for the one switched to.
-    previous: UnsafeCell<Option<Arc<Task>>>,
+    /// How many tasks are in the queue. Changed under its lock, looked at without.
+    ready: AtomicUsize,
+    /// The thread that runs: its own reference to itself, [`Thread::own`]. Null in idle.
+    current: Cell<*const Arc<Task>>,
+    /// The same of the thread that was switched from, for the one switched to.
+    previous: Cell<*const Arc<Task>>,
     /// Stack pointer of the idle context while a thread runs.
     idle_saved: UnsafeCell<u64>,
     /// When the current thread began to run, nanoseconds since boot.
     since: Cell<u64>,
     /// When the timer will interrupt, nanoseconds since boot.
     pub(super) alarm: Cell<u64>,
+    pub(super) timers: timer::Timers,
+    ticks: AtomicU64,
+    /// Interrupts that others sent, so that it looks at its queue or its thread.
+    kicks: AtomicU64,
+    /// Nanoseconds that it has run threads.
+    busy: AtomicU64,
 }
+
+// SAFETY: the cells are the processor's own, which changes them with interrupts off; the rest is behind locks and atomics.
+unsafe impl Sync for CpuState {}
 
 impl CpuState {
     /// A processor that idles.
     pub const fn new() -> CpuState {
         CpuState {
             queue: Mutex::new(TaskList::new()),
-            current: UnsafeCell::new(None),
-            previous: UnsafeCell::new(None),
+            ready: AtomicUsize::new(0),
+            current: Cell::new(ptr::null()),
+            previous: Cell::new(ptr::null()),
             idle_saved: UnsafeCell::new(0),
             since: Cell::new(0),
             alarm: Cell::new(0),
+            timers: timer::Timers::new(),
+            ticks: AtomicU64::new(0),
+            kicks: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
         }
+    }
+
+    /// One more interrupt of the timer.
+    pub(super) fn count_tick(&self) {
+        self.ticks.store(self.ticks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Interrupts of the timer so far.
+    pub fn ticks(&self) -> u64 {
+        self.ticks.load(Ordering::Relaxed)
+    }
+
+    /// One more interrupt from another processor, which counts it.
+    pub(super) fn count_kick(&self) {
+        self.kicks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Interrupts from other processors so far, shootdowns not among them.
+    pub fn kicks(&self) -> u64 {
+        self.kicks.load(Ordering::Relaxed)
+    }
+
+    /// Nanoseconds that the processor has run threads, the one that it runs now left out.
+    pub fn busy_ns(&self) -> u64 {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Whether a thread is ready.
+    pub(super) fn has_ready(&self) -> bool {
+        self.ready.load(Ordering::SeqCst) != 0
+    }
+
+    /// Appends a task to the queue.
+    pub(super) fn push(&self, task: Arc<Task>) {
+        let mut queue = self.queue.lock();
+        queue.push_back(task);
+        // Read without the lock by processors that are about to sleep: see `place`.
+        self.ready.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn pop(&self) -> Option<Arc<Task>> {
+        if !self.has_ready() {
+            return None;
+        }
+        let mut queue = self.queue.lock();
+        let task = queue.pop_front();
+        self.ready.fetch_sub(usize::from(task.is_some()), Ordering::Relaxed);
+        task
+    }
+
+    /// Takes the first task that may be run by another processor: `number`.
+    pub(super) fn steal_for(&self, number: usize) -> Option<Arc<Task>> {
+        if !self.has_ready() {
+            return None;
+        }
+        let mut queue = self.queue.lock();
+        let task = queue.take_first(|task| {
+            let thread = &task.thread;
+            // Its stack may still be in use here.
+            !thread.on_cpu.load(Ordering::Acquire) && thread.may_run_on(number)
+        });
+        self.ready.fetch_sub(usize::from(task.is_some()), Ordering::Relaxed);
+        task
     }
 }
 
@@ -50,9 +131,9 @@ fn cpu() -> &'static CpuState {
 
 #[inline(always)]
 fn current_ref() -> Option<&'static Arc<Task>> {
-    // SAFETY: only this processor changes the cell, in `switch_to`, and the thread that holds this reference runs nothing there before it is
-    // the current one again: the reference is good for as long as the thread looks at it.
-    unsafe { (*cpu().current.get()).as_ref() }
+    // SAFETY: the reference is the running thread's own, which lasts until the thread has ended and another one runs; whoever holds what is returned here is
+    // that thread, wherever it goes on after it has waited.
+    unsafe { cpu().current.get().as_ref() }
 }
 
 /// The running task.
@@ -114,7 +195,9 @@ pub(super) fn running_ns() -> u64 {
 
 /// Lets a task run for the first time. Its thread has been prepared.
 pub fn spawn(task: Arc<Task>) {
-    cpu().queue.lock().push_back(task);
+    // SAFETY: nobody looks at the cell of a thread that has not run.
+    unsafe { *task.thread.own.get() = Some(task.clone()) };
+    place::enqueue(task);
 }
 
 /// Makes a waiting task ready. Returns whether it was waiting.
@@ -128,22 +211,56 @@ pub fn wake(task: &Arc<Task>) -> bool {
 }
 
 fn wake_from(task: &Arc<Task>, waiting: u8) -> bool {
-    let woken = task.thread.state.compare_exchange(waiting, READY, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+    let woken = task.thread.state.compare_exchange(waiting, READY, Ordering::SeqCst, Ordering::SeqCst).is_ok();
     if woken {
-        cpu().queue.lock().push_back(task.clone());
+        place::enqueue(task.clone());
     }
     woken
 }
 
-/// Makes a task look at its signals: before it next goes to user mode, and at once if it waits interruptibly.
+/// Makes a task look at its signals: before it next goes to user mode, and at once if it waits interruptibly or is in user mode.
 pub fn notify(task: &Arc<Task>) {
-    task.thread.work.fetch_or(WORK_SIGNAL, Ordering::AcqRel);
-    wake_from(task, WAITING);
+    task.thread.work.fetch_or(WORK_SIGNAL, Ordering::SeqCst);
+    if !wake_from(task, WAITING) {
+        interrupt(&task.thread);
+    }
+}
+
+/// Makes a thread that runs in user mode on another processor come into the kernel, where it finds its work word, which was written before.
+///
+/// The thread may be moving from one processor to another; then it goes to user mode there after it has announced where it is and that it does, and looks at its word after
+/// both.
+fn interrupt(thread: &Thread) {
+    if arch::online() == 1 || !thread.on_cpu.load(Ordering::SeqCst) {
+        return;
+    }
+    let number = thread.cpu.load(Ordering::SeqCst);
+    let own = PerCpu::current();
+    if let Some(cpu) = PerCpu::get(number)
+        && number != own.number
+        && cpu.mode.is_user()
+    {
+        place::kick(cpu);
+    }
 }
 
 /// Lets others run; returns when it is this thread's turn again.
 pub fn yield_now() {
     schedule();
+}
+
+/// The processors that there are and a task may run on, as bits.
+pub fn affinity(task: &Task) -> u64 {
+    task.thread.affinity() & arch::existing()
+}
+
+/// Says on which processors a thread may run, as bits, one of which is of a processor that there is. A thread that runs elsewhere leaves there before it
+/// goes on in user mode.
+pub fn set_affinity(task: &Arc<Task>, mask: u64) {
+    let thread = &task.thread;
+    thread.affinity.store(mask, Ordering::SeqCst);
+    thread.work.fetch_or(WORK_RESCHEDULE, Ordering::SeqCst);
+    interrupt(thread);
 }
 
 /// Ends the current thread. Its stack is freed by the thread that runs next.
@@ -168,7 +285,7 @@ pub fn work_before_user(frame: &mut TrapFrame) {
 
 /// Ends the current thread's slice if others are ready.
 pub(super) fn end_slice() {
-    if !cpu().queue.lock().is_empty() {
+    if cpu().has_ready() {
         with_current(|task| task.thread.work.fetch_or(WORK_RESCHEDULE, Ordering::Relaxed));
     }
 }
@@ -176,69 +293,85 @@ pub(super) fn end_slice() {
 /// Gives the processor to the next thread that is ready, or to idle. A running thread goes to the end of the queue; one that waits or has ended is left
 /// where it is, and this returns when it has been woken.
 pub(super) fn schedule() {
-    let cpu = cpu();
+    debug_assert!(!mm::is_epoch_pinned(), "a thread that gives up the processor takes no epoch with it");
+    let percpu = PerCpu::current();
+    let cpu = &percpu.sched;
     let task = current_ref().expect("idle does not give up the processor");
-    let running = task.thread.state.load(Ordering::Acquire) == RUNNING;
-    let next = {
-        let mut queue = cpu.queue.lock();
-        if running {
-            if queue.is_empty() {
-                return;
-            }
-            task.thread.state.store(READY, Ordering::Relaxed);
-            queue.push_back(task.clone());
+    let thread = &task.thread;
+    if thread.state.load(Ordering::Acquire) == RUNNING {
+        let stays = thread.may_run_on(percpu.number);
+        if stays && !cpu.has_ready() {
+            return;
         }
-        queue.pop_front()
-    };
-    match next {
+        thread.state.store(READY, Ordering::Relaxed);
+        cpu.push(task.clone());
+        if !stays {
+            // From the idle context, when this stack is not in use any more, it is moved to where it may run.
+            return switch_to(None);
+        }
+    }
+    match cpu.pop() {
         // Woken since it decided to wait.
-        Some(next) if Arc::ptr_eq(&next, task) => task.thread.state.store(RUNNING, Ordering::Relaxed),
+        Some(next) if Arc::ptr_eq(&next, task) => thread.state.store(RUNNING, Ordering::Relaxed),
+        // One that may not run here, or none: idle knows what to do.
+        Some(next) if !next.thread.may_run_on(percpu.number) => {
+            cpu.push(next);
+            switch_to(None);
+        }
         next => switch_to(next),
     }
 }
 
-/// Runs what is ready, from the idle context; returns when nothing is.
-pub(super) fn run_ready() {
+/// A task for this processor, which idles: from its own queue or another one's.
+pub(super) fn find_work(percpu: &PerCpu) -> Option<Arc<Task>> {
     loop {
-        let next = cpu().queue.lock().pop_front();
-        if next.is_none() {
-            return;
+        match percpu.sched.pop() {
+            Some(task) if task.thread.may_run_on(percpu.number) => return Some(task),
+            Some(task) => place::enqueue(task),
+            None => return place::steal(percpu),
         }
-        idle::arm_for_thread();
-        switch_to(next);
     }
 }
 
-/// From the current thread (or idle) to `next` (or idle). Returns when somebody has switched back.
+/// Runs a task, from the idle context, and those that are ready after it; returns when this processor has none left.
+pub(super) fn run(task: Arc<Task>) {
+    idle::arm_for_thread();
+    switch_to(Some(task));
+}
+
+/// From the current thread (or idle) to `next` (or idle). Returns when somebody has switched back, maybe on another processor.
 fn switch_to(next: Option<Arc<Task>>) {
     let percpu = PerCpu::current();
     let cpu = &percpu.sched;
     let now = time::monotonic_ns();
-    // SAFETY: this processor's own cells, interrupts off. The references into `current` and `previous` that are made here end before either changes.
+    // SAFETY: this processor's own cells, interrupts off; the reference into `current` is the thread's own.
     unsafe {
-        let save = match &*cpu.current.get() {
+        let save = match cpu.current.get().as_ref() {
             Some(task) => {
                 let thread = &task.thread;
-                thread.runtime.fetch_add(now - cpu.since.get(), Ordering::Relaxed);
+                let ran = now.saturating_sub(cpu.since.get());
+                thread.runtime.store(thread.runtime.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
+                cpu.busy.store(cpu.busy.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
                 *thread.bases.get() = SegmentBases::save();
                 thread.saved.get()
             }
             None => cpu.idle_saved.get(),
         };
-        let load = match &next {
+        let (current, load) = match next {
             Some(task) => {
                 enter_thread(percpu, &task.thread);
-                *task.thread.saved.get()
+                // From now on the thread keeps itself alive; the queue's reference ends here.
+                let own = (*task.thread.own.get()).as_ref().map_or(ptr::null(), ptr::from_ref);
+                (own, *task.thread.saved.get())
             }
             None => {
                 percpu.clear_thread();
-                *cpu.idle_saved.get()
+                (ptr::null(), *cpu.idle_saved.get())
             }
         };
         cpu.since.set(now);
         // The one before is finished by `finish_switch`, on the next stack.
-        let before = core::mem::replace(&mut *cpu.current.get(), next);
-        *cpu.previous.get() = before;
+        cpu.previous.set(cpu.current.replace(current));
         switch_context(save, load);
     }
     finish_switch();
@@ -247,11 +380,11 @@ fn switch_to(next: Option<Arc<Task>>) {
 /// # Safety
 /// The thread is about to be switched to on this processor.
 unsafe fn enter_thread(percpu: &PerCpu, thread: &Thread) {
-    // Woken while another processor was still switching away from it.
-    while thread.on_cpu.load(Ordering::Acquire) {
-        core::hint::spin_loop();
-    }
-    thread.on_cpu.store(true, Ordering::Relaxed);
+    debug_assert!(!thread.on_cpu.load(Ordering::Relaxed), "no other processor is on the stack of a thread in a queue");
+    mm::stack::forget_old();
+    // Where it is comes before that it is, for `interrupt`; both come before it goes to user mode, which is a full barrier.
+    thread.cpu.store(percpu.number, Ordering::Relaxed);
+    thread.on_cpu.store(true, Ordering::Release);
     thread.state.store(RUNNING, Ordering::Relaxed);
     // SAFETY: the stack and the work word live as long as the thread, which is current until the next call; nobody else touches the cells of a
     // thread that this processor has taken from its queue.
@@ -266,17 +399,25 @@ unsafe fn enter_thread(percpu: &PerCpu, thread: &Thread) {
 
 /// First thing after a switch, on the new stack: lets go of the thread before.
 pub(super) fn finish_switch() {
-    // SAFETY: this processor's own cell, interrupts off.
-    let Some(previous) = (unsafe { (*cpu().previous.get()).take() }) else { return };
+    // SAFETY: this processor's own cell, interrupts off; the thread is alive until its own reference is dropped below.
+    let Some(previous) = (unsafe { cpu().previous.replace(ptr::null()).as_ref() }) else { return };
     let thread = &previous.thread;
-    if thread.state.load(Ordering::Acquire) == DEAD {
-        // SAFETY: nothing runs on a dead thread's stack: this is another.
-        let stack = unsafe { (*thread.stack.get()).take() };
-        if let Some(stack) = stack {
-            stack.release();
+    let state = thread.state.load(Ordering::Acquire);
+    if state != DEAD {
+        let allowed = thread.affinity.load(Ordering::Relaxed);
+        // It may be run elsewhere from here on, and is not to be touched here any more.
+        thread.on_cpu.store(false, Ordering::SeqCst);
+        if state == READY {
+            place::offer(allowed);
         }
+        return;
     }
+    // SAFETY: nothing runs on a dead thread's stack: this is another. Nobody else looks at the cells of a dead thread.
+    let (stack, own) = unsafe { ((*thread.stack.get()).take(), (*thread.own.get()).take()) };
     thread.on_cpu.store(false, Ordering::Release);
+    if let Some(stack) = stack {
+        stack.release();
+    }
     // The reference goes last: it may be the last one.
-    drop(previous);
+    drop(own);
 }

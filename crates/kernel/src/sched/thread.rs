@@ -2,11 +2,11 @@
 
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use foldspace::{AddressSpace, Error};
 
-use crate::arch::{ContextPointer, FpuState, SegmentBases, TrapFrame, UserContext, new_thread_entry};
+use crate::arch::{ContextPointer, FpuState, PerCpu, SegmentBases, TrapFrame, UserContext, new_thread_entry};
 use crate::mm;
 use crate::mm::stack::KernelStack;
 use crate::process::Task;
@@ -43,8 +43,14 @@ pub struct Thread {
     /// What is to be done before it goes to user mode. The exit path looks at it.
     pub(super) work: AtomicU32,
     pub(super) state: AtomicU8,
-    /// Whether a processor is still on its stack.
+    /// Whether a processor is still on its stack: [`Thread::cpu`].
     pub(super) on_cpu: AtomicBool,
+    /// The processor that it runs on or ran on last.
+    pub(super) cpu: AtomicUsize,
+    /// The processors that it may run on, as bits.
+    pub(super) affinity: AtomicU64,
+    /// Its reference to itself, from its start to its end: what runs lives.
+    pub(super) own: UnsafeCell<Option<Arc<Task>>>,
     /// Nanoseconds that it has run.
     pub(super) runtime: AtomicU64,
     pub(super) run_link: UnsafeCell<Option<Arc<Task>>>,
@@ -58,7 +64,7 @@ unsafe impl Sync for Thread {}
 unsafe impl Send for Thread {}
 
 impl Thread {
-    /// A thread with a stack, to be given a context by [`Thread::prepare`].
+    /// A thread with a stack, to be given a context by [`Thread::prepare`], that may run where the current one may.
     ///
     /// # Errors
     /// No memory for the stack, or so little left that it is needed to end the threads that there are.
@@ -77,6 +83,9 @@ impl Thread {
             work: AtomicU32::new(0),
             state: AtomicU8::new(READY),
             on_cpu: AtomicBool::new(false),
+            cpu: AtomicUsize::new(PerCpu::current().number),
+            affinity: AtomicU64::new(sched::try_with_current(|task| task.thread.affinity()).unwrap_or(u64::MAX)),
+            own: UnsafeCell::new(None),
             runtime: AtomicU64::new(0),
             run_link: UnsafeCell::new(None),
             wait_link: UnsafeCell::new(None),
@@ -160,6 +169,21 @@ impl Thread {
             WAITING_UNINTERRUPTIBLE => 'D',
             _ => 'Z',
         }
+    }
+
+    /// The processors that it may run on, as bits; those that do not exist may be among them.
+    pub fn affinity(&self) -> u64 {
+        self.affinity.load(Ordering::Relaxed)
+    }
+
+    /// Whether it may run on a processor.
+    pub(super) fn may_run_on(&self, number: usize) -> bool {
+        self.affinity() & 1 << number != 0
+    }
+
+    /// The processor that it runs on or ran on last.
+    pub fn processor(&self) -> usize {
+        self.cpu.load(Ordering::Relaxed)
     }
 
     fn is_current(&self) -> bool {

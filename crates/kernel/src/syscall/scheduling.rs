@@ -1,4 +1,4 @@
-//! Calls about who runs when: one class of scheduling, one processor for each process; priorities are kept and reported.
+//! Calls about who runs when and where: one class of scheduling; priorities are kept and reported.
 
 use core::sync::atomic::Ordering;
 
@@ -8,8 +8,10 @@ use syscalls::Sysno;
 
 use super::time::Timespec;
 use super::{Handler, SysResult, SyscallContext};
+use crate::arch::{self, PerCpu};
 use crate::errno::Errno;
 use crate::mm::uaccess;
+use crate::process::credentials::CAP_SYS_NICE;
 use crate::process::{Pid, Process, Task, find, tree};
 use crate::sched;
 
@@ -57,8 +59,8 @@ fn sched_getaffinity(ctx: &mut SyscallContext<'_>) -> SysResult {
     if len < MASK_SIZE || len % 8 != 0 {
         return Err(Errno::EINVAL);
     }
-    target(ctx)?;
-    uaccess::write(mask, &1u64)?;
+    let allowed = sched::affinity(&*target(ctx)?);
+    uaccess::write(mask, &allowed)?;
     Ok(MASK_SIZE as usize)
 }
 
@@ -67,9 +69,17 @@ fn sched_setaffinity(ctx: &mut SyscallContext<'_>) -> SysResult {
     let len = u64::from(len as u32).min(MASK_SIZE) as usize;
     let mut bytes = [0; MASK_SIZE as usize];
     uaccess::read_bytes(mask, &mut bytes[..len])?;
-    target(ctx)?;
-    // There is one processor: a mask without it leaves none.
-    if bytes[0] & 1 == 0 { Err(Errno::EINVAL) } else { Ok(0) }
+    let task = target(ctx)?;
+    let (own, other) = (ctx.task.credentials(), task.credentials());
+    if ![other.euid, other.uid].contains(&own.euid) && !own.may(CAP_SYS_NICE) {
+        return Err(Errno::EPERM);
+    }
+    let allowed = u64::from_le_bytes(bytes) & arch::existing();
+    if allowed == 0 {
+        return Err(Errno::EINVAL);
+    }
+    sched::set_affinity(&task, allowed);
+    Ok(0)
 }
 
 /// Checks a policy and a priority: what is not the normal class is not offered.
@@ -162,7 +172,7 @@ fn setpriority(ctx: &mut SyscallContext<'_>) -> SysResult {
 }
 
 fn getcpu(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let number = crate::arch::PerCpu::current().number as u32;
+    let number = PerCpu::current().number as u32;
     for (address, value) in [(ctx.args[0], number), (ctx.args[1], 0)] {
         if address != 0 {
             uaccess::write(address, &value)?;

@@ -117,7 +117,7 @@ fn stat(task: &Arc<Task>, out: &mut Vec<u8>) {
         limit,
     ));
     text.put(format_args!(
-        " {} {} {} 0 0 {} {} {} {} 0 0 0 17 0 0 0 0 0 0 {} {} {} {} {} {} {} 0\n",
+        " {} {} {} 0 0 {} {} {} {} 0 0 0 17 {} 0 0 0 0 0 {} {} {} {} {} {} {} 0\n",
         layout.code.0.get(),
         layout.code.1.get(),
         layout.start_stack.get(),
@@ -125,6 +125,7 @@ fn stat(task: &Arc<Task>, out: &mut Vec<u8>) {
         blocked,
         ignored,
         caught,
+        task.thread.processor(),
         layout.data.0.get(),
         layout.data.1.get(),
         layout.start_brk.get(),

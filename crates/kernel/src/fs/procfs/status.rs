@@ -2,11 +2,13 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::process::{state_letter, threads};
 use super::system::Text;
 use crate::process::Task;
 use crate::process::signal::Signal;
+use crate::{arch, sched};
 
 /// Signals that are ignored and those that are caught, as bit masks.
 pub fn handled(task: &Task) -> (u64, u64) {
@@ -99,9 +101,47 @@ pub fn status(task: &Arc<Task>, out: &mut Vec<u8>) {
     ));
     let usage = process.usage();
     text.put(format_args!("NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n"));
-    text.put(format_args!("Cpus_allowed:\t1\nCpus_allowed_list:\t0\nMems_allowed:\t1\nMems_allowed_list:\t0\n"));
+    let allowed = sched::affinity(task);
+    text.put(format_args!("Cpus_allowed:\t{}\nCpus_allowed_list:\t{}\n", Mask(allowed), MaskList(allowed)));
+    text.put(format_args!("Mems_allowed:\t1\nMems_allowed_list:\t0\n"));
     text.put(format_args!(
         "voluntary_ctxt_switches:\t{}\nnonvoluntary_ctxt_switches:\t{}\n",
         usage.voluntary_switches, usage.involuntary_switches
     ));
+}
+
+/// A set of processors in hexadecimal, as wide as there are processors (`%*pb` of Linux's `lib/vsprintf.c`).
+struct Mask(u64);
+
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (low, high, count) = (self.0 as u32, self.0 >> 32, arch::online());
+        match count.checked_sub(32) {
+            None | Some(0) => write!(f, "{low:0width$x}", width = count.div_ceil(4)),
+            Some(above) => write!(f, "{high:0width$x},{low:08x}", width = above.div_ceil(4)),
+        }
+    }
+}
+
+/// A set of processors as a list of ranges (`%*pbl`).
+pub(super) struct MaskList(pub(super) u64);
+
+impl fmt::Display for MaskList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        while rest != 0 {
+            let first = rest.trailing_zeros();
+            let length = (rest >> first).trailing_ones();
+            let last = first + length - 1;
+            match length {
+                1 => write!(f, "{first}")?,
+                _ => write!(f, "{first}-{last}")?,
+            }
+            rest = if last == 63 { 0 } else { rest >> (last + 1) << (last + 1) };
+            if rest != 0 {
+                f.write_str(",")?;
+            }
+        }
+        Ok(())
+    }
 }

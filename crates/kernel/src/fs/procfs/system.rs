@@ -10,11 +10,13 @@ use spin::Once;
 
 use super::node::SystemFile;
 use super::sysctl;
+use crate::arch::{self, PerCpu};
 use crate::fs::fdtable::MAX_FDS;
 use crate::fs::{mount, pipe, random};
 use crate::mm;
 use crate::process::limits::MAX_FILES;
 use crate::process::tree::{self, PID_MAX};
+use crate::process::usage::TICKS_PER_SECOND;
 use crate::syscall::system::{hostname, release, version};
 use crate::time::{NANOS_PER_SECOND, monotonic_ns, realtime_ns};
 
@@ -80,6 +82,7 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
                 text.put(format_args!("nodev\t{name}\n"));
             }
         }
+        SystemFile::Interrupts => interrupts(&mut text),
         SystemFile::Loadavg => {
             let running = crate::process::all().iter().filter(|task| task.thread.state_letter() == 'R').count();
             text.put(format_args!("0.00 0.00 0.00 {}/{} {}\n", running, tree::count(), tree::last_pid()));
@@ -89,7 +92,7 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
         SystemFile::Swaps => text.bytes(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
         SystemFile::Uptime => {
             let centiseconds = monotonic_ns() / (NANOS_PER_SECOND / 100);
-            let idle = centiseconds.saturating_sub(busy_centiseconds());
+            let idle = PerCpu::all().map(|cpu| idle_ticks(cpu, centiseconds)).sum::<u64>();
             text.put(format_args!(
                 "{}.{:02} {}.{:02}\n",
                 centiseconds / 100,
@@ -115,6 +118,17 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
         SystemFile::Vmstat => {
             let stats = mm::memory().stats();
             text.put(format_args!("nr_free_pages {}\nnr_page_table_pages {}\n", stats.free, stats.tables));
+            let shootdowns = mm::shootdowns();
+            let served: u64 = PerCpu::all().map(|cpu| cpu.memory.served()).sum();
+            // The first three as Linux names them; the others tell how much interrupting that took.
+            text.put(format_args!(
+                "nr_tlb_remote_flush {}\nnr_tlb_remote_flush_received {served}\nnr_tlb_local_flush {}\n",
+                shootdowns.remote, shootdowns.local
+            ));
+            text.put(format_args!(
+                "tlb_remote_interrupts {}\ntlb_remote_spared {}\n",
+                shootdowns.interrupts, shootdowns.spared
+            ));
         }
         SystemFile::OsType => text.put(format_args!("{OS_TYPE}\n")),
         SystemFile::OsRelease => text.line(release()),
@@ -145,9 +159,14 @@ fn uuid() -> String {
     format!("{}-{}-{}-{}-{}\n", hex(0..4), hex(4..6), hex(6..8), hex(8..10), hex(10..16))
 }
 
-/// Processor time that all processes have used so far.
-fn busy_centiseconds() -> u64 {
-    tree::processes().iter().map(|process| process.usage()).map(|usage| usage.user_ticks() + usage.system_ticks()).sum()
+/// How long a processor has run programs, in clock ticks (centiseconds). Time in the kernel is not told apart.
+fn busy_ticks(cpu: &PerCpu) -> u64 {
+    cpu.sched.busy_ns() / (NANOS_PER_SECOND / TICKS_PER_SECOND)
+}
+
+/// How long it has not, at `up` ticks since boot.
+fn idle_ticks(cpu: &PerCpu, up: u64) -> u64 {
+    up.saturating_sub(busy_ticks(cpu))
 }
 
 /// Sizes as they are: content is counted frame by frame, promises are what the manager has charged.
@@ -204,25 +223,57 @@ fn meminfo(text: &mut Text<'_>) {
 
 fn stat(text: &mut Text<'_>) {
     let up = monotonic_ns() / (NANOS_PER_SECOND / 100);
-    let usages = tree::processes();
-    let (user, system) = usages
-        .iter()
-        .map(|process| process.usage())
-        .fold((0, 0), |(user, system), usage| (user + usage.user_ticks(), system + usage.system_ticks()));
-    let idle = up.saturating_sub(user + system);
+    let row = |text: &mut Text<'_>, name: fmt::Arguments<'_>, user: u64, idle: u64| {
+        text.put(format_args!("{name} {user} 0 0 {idle} 0 0 0 0 0 0\n"));
+    };
+    let (user, idle) =
+        PerCpu::all().fold((0, 0), |(user, idle), cpu| (user + busy_ticks(cpu), idle + idle_ticks(cpu, up)));
+    row(text, format_args!("cpu "), user, idle);
+    for cpu in PerCpu::all() {
+        row(text, format_args!("cpu{}", cpu.number), busy_ticks(cpu), idle_ticks(cpu, up));
+    }
     let running = crate::process::all().iter().filter(|task| task.thread.state_letter() == 'R').count();
-    text.put(format_args!("cpu  {user} 0 {system} {idle} 0 0 0 0 0 0\ncpu0 {user} 0 {system} {idle} 0 0 0 0 0 0\n"));
     let boot = (realtime_ns() - monotonic_ns()) / NANOS_PER_SECOND;
     text.put(format_args!("btime {boot}\nprocesses {}\nprocs_running {running}\nprocs_blocked 0\n", tree::last_pid()));
 }
 
+/// Interrupts by processor, with Linux's names (`arch/x86/kernel/irq.c`).
+fn interrupts(text: &mut Text<'_>) {
+    text.bytes(b"     ");
+    for cpu in PerCpu::all() {
+        text.put(format_args!("CPU{:<8}", cpu.number));
+    }
+    text.bytes(b"\n");
+    type Row = (&'static str, &'static str, fn(&PerCpu) -> u64);
+    let rows: [Row; 3] = [
+        ("LOC", "Local timer interrupts", |cpu| cpu.sched.ticks()),
+        ("RES", "Rescheduling interrupts", |cpu| cpu.sched.kicks()),
+        ("TLB", "TLB shootdowns", |cpu| cpu.memory.served()),
+    ];
+    for (name, description, count) in rows {
+        text.put(format_args!("{name:>3}: "));
+        for cpu in PerCpu::all() {
+            text.put(format_args!("{:>10} ", count(cpu)));
+        }
+        text.put(format_args!("  {description}\n"));
+    }
+}
+
+/// One paragraph for each processor. They are alike.
 fn cpuinfo(text: &mut Text<'_>) {
+    for cpu in PerCpu::all() {
+        processor(text, cpu);
+    }
+}
+
+fn processor(text: &mut Text<'_>, cpu: &PerCpu) {
     let cpuid = CpuId::new();
     let vendor = cpuid.get_vendor_info();
     let features = cpuid.get_feature_info();
     let brand = cpuid.get_processor_brand_string();
     text.put(format_args!(
-        "processor\t: 0\nvendor_id\t: {}\n",
+        "processor\t: {}\nvendor_id\t: {}\n",
+        cpu.number,
         vendor.as_ref().map_or("unknown", |vendor| vendor.as_str())
     ));
     if let Some(features) = &features {
@@ -232,7 +283,10 @@ fn cpuinfo(text: &mut Text<'_>) {
     if let Some(features) = &features {
         text.put(format_args!("stepping\t: {}\n", features.stepping_id()));
     }
-    text.bytes(b"physical id\t: 0\nsiblings\t: 1\ncore id\t\t: 0\ncpu cores\t: 1\nfpu\t\t: yes\nfpu_exception\t: yes\nwp\t\t: yes\n");
+    let (number, count, apic_id) = (cpu.number, arch::online(), cpu.apic_id());
+    text.put(format_args!("physical id\t: 0\nsiblings\t: {count}\ncore id\t\t: {number}\ncpu cores\t: {count}\n"));
+    text.put(format_args!("apicid\t\t: {apic_id}\ninitial apicid\t: {apic_id}\n"));
+    text.bytes(b"fpu\t\t: yes\nfpu_exception\t: yes\nwp\t\t: yes\n");
     text.bytes(b"flags\t\t: fpu tsc msr pae cx8 apic cmov fxsr sse sse2 syscall nx lm");
     if let Some(features) = &features {
         for (has, name) in [
