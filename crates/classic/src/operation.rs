@@ -130,6 +130,15 @@ pub enum Operation {
         /// First page of where to; replaces what is there.
         to: u64,
     },
+    /// The VMA that ends at `end` goes on behind it, in the place of whatever is there (mremap that grows where it is).
+    Grow {
+        /// Whose.
+        process: Process,
+        /// Where it ends now.
+        end: u64,
+        /// How many pages more.
+        pages: u64,
+    },
     /// A store: the page becomes the process' own.
     Store {
         /// Whose.

@@ -56,6 +56,12 @@ impl World {
         Lookup { found: found.collect(), candidates }
     }
 
+    /// Up to `count` pages, spread over all. O(pages).
+    pub fn some_pages(&self, count: usize) -> Vec<PageId> {
+        let step = self.pages.len().div_ceil(count.max(1)).max(1);
+        self.pages.iter().step_by(step).map(|(id, _)| PageId(id)).collect()
+    }
+
     /// The page that a process has of its own at a place.
     pub fn page_at(&self, process: Process, page: u64) -> Option<PageId> {
         self.spaces.get(&process)?.pages.get(&page).copied()

@@ -14,6 +14,7 @@ enum Step {
     Unmap { who: u8, start: u64, pages: u64 },
     Change { who: u8, start: u64, pages: u64, write: bool },
     Move { who: u8, start: u64, pages: u64, to: u64 },
+    Grow { who: u8, end: u64, pages: u64 },
     Store { who: u8, page: u64 },
     Discard { who: u8, start: u64, pages: u64 },
     Fork { who: u8 },
@@ -28,6 +29,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => area().prop_map(|(who, start, pages)| Step::Unmap { who, start, pages }),
         3 => (area(), any::<bool>()).prop_map(|((who, start, pages), write)| Step::Change { who, start, pages, write }),
         2 => (area(), 0..WINDOW).prop_map(|((who, start, pages), to)| Step::Move { who, start, pages, to }),
+        1 => (any::<u8>(), 1..WINDOW, 1..5u64).prop_map(|(who, end, pages)| Step::Grow { who, end, pages }),
         8 => (any::<u8>(), 0..WINDOW).prop_map(|(who, page)| Step::Store { who, page }),
         1 => area().prop_map(|(who, start, pages)| Step::Discard { who, start, pages }),
         4 => any::<u8>().prop_map(|who| Step::Fork { who }),
@@ -62,6 +64,7 @@ fn operations(steps: &[Step]) -> Vec<Operation> {
             Step::Move { who, start, pages, to } => {
                 Operation::Move { process: one(who), from: area(start, pages), to: to + 2 * WINDOW }
             }
+            Step::Grow { who, end, pages } => Operation::Grow { process: one(who), end, pages },
             Step::Store { who, page } => Operation::Store { process: one(who), page },
             Step::Discard { who, start, pages } => Operation::Discard { process: one(who), area: area(start, pages) },
             Step::Fork { who } if living.len() < 6 => {
@@ -86,7 +89,7 @@ fn live(rule: Rule, steps: &[Step]) -> Result<World, String> {
     let mut world = World::new(rule);
     for operation in operations(steps) {
         match world.apply(&operation) {
-            Ok(()) | Err(Refusal::CannotMove) => {}
+            Ok(()) | Err(Refusal::CannotMove | Refusal::CannotGrow) => {}
             Err(refusal) => return Err(format!("{operation:?}: {refusal}")),
         }
         let checked = world.check().and_then(|()| world.check_reverse());
@@ -120,8 +123,8 @@ fn all_rules_give_the_same_pages_to_the_same_places() {
         let mut worlds: Vec<World> = Rule::ALL.into_iter().map(World::new).collect();
         for operation in &operations {
             let results: Vec<_> = worlds.iter_mut().map(|world| world.apply(operation).is_ok()).collect();
-            // What lies in one VMA is the rule's to decide: a move may be refused by some.
-            if !matches!(operation, Operation::Move { .. }) {
+            // What lies in one VMA is the rule's to decide: a move, or growth, may be refused by some.
+            if !matches!(operation, Operation::Move { .. } | Operation::Grow { .. }) {
                 prop_assert!(results.iter().all(|done| *done));
             } else if !results.iter().all(|done| *done == results[0]) {
                 return Ok(());

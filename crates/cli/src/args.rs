@@ -26,6 +26,8 @@ pub enum Command {
     Demo(Demo),
     /// Random memory calls on this machine's Linux and on Foldspace, compared after each
     Diff(Diff),
+    /// A log of strace on the published reverse maps, and on Foldspace
+    Replay(Replay),
 }
 
 #[derive(Args)]
@@ -218,6 +220,29 @@ pub struct Diff {
     /// Write the C program that shows the first difference to a file
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
+
+    /// Print a JSON document instead of the tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Replay {
+    /// What `strace -f -y -e trace=memory,process -o TRACE` wrote (`./x trace -- COMMAND`)
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+
+    /// Pages of each new private writable area that are stored to: the log does not say
+    #[arg(long, value_name = "PAGES", default_value_t = 8)]
+    pub stores: u64,
+
+    /// Memory of Foldspace, paid for as it is used
+    #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size)]
+    pub memory: u64,
+
+    /// Verify every invariant at the end of the log
+    #[arg(long)]
+    pub check: bool,
 
     /// Print a JSON document instead of the tables
     #[arg(long)]

@@ -10,6 +10,7 @@ mod machine;
 mod measure;
 mod program;
 mod refusal;
+mod replay;
 mod run;
 mod verdict;
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => measure::bench(&bench),
         Command::Demo(demo) => measure::demo(&demo),
         Command::Diff(arguments) => diff::diff(&arguments),
+        Command::Replay(arguments) => replay::replay(&arguments),
     };
     match done {
         Ok(status) => ExitCode::from(status),

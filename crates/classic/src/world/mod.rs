@@ -6,6 +6,7 @@ mod change;
 mod discard;
 mod exit;
 mod fork;
+mod grow;
 mod map;
 mod relocate;
 mod store;
@@ -35,6 +36,9 @@ pub enum Refusal {
     /// What is to be moved is not in one VMA, or overlaps where it is to go.
     #[error("the area to be moved is not in one VMA, or overlaps its new place")]
     CannotMove,
+    /// Nothing ends where something is to grow.
+    #[error("no VMA ends where one is to grow")]
+    CannotGrow,
 }
 
 /// One address space.
@@ -85,6 +89,7 @@ impl World {
             | Operation::Unmap { process, .. }
             | Operation::Change { process, .. }
             | Operation::Move { process, .. }
+            | Operation::Grow { process, .. }
             | Operation::Store { process, .. }
             | Operation::Discard { process, .. }
             | Operation::Fork { parent: process, .. }
@@ -97,6 +102,7 @@ impl World {
             Operation::Unmap { process, area } => self.unmap(process, area),
             Operation::Change { process, area, clear, set } => self.change(process, area, clear, set),
             Operation::Move { process, from, to } => return self.relocate(process, from, to),
+            Operation::Grow { process, end, pages } => return self.grow(process, end, pages),
             Operation::Store { process, page } => self.store(process, page),
             Operation::Discard { process, area } => self.discard(process, area),
             Operation::Fork { parent, child } => self.fork(parent, child),
@@ -117,6 +123,11 @@ impl World {
             longest_chain: self.vmas.iter().map(|(_, vma)| vma.chain.len() as u64).max().unwrap_or(0),
             pages: self.pages.len() as u64,
         }
+    }
+
+    /// anon_vmas, and links, that were ever made. O(1).
+    pub fn made(&self) -> (u64, u64) {
+        (self.anon_vmas.made, self.anon_vmas.links_made)
     }
 
     /// The areas of a process' VMAs, upwards.

@@ -16,14 +16,14 @@ const STRIPES: usize = 64;
 /// `heads[id]` is the first table of a live lineage, under its stripe; a number is free if no table says that it is in that lineage.
 pub(super) struct Lineages {
     stripes: [Mutex<()>; STRIPES],
-    heads: Mutex<Heads>,
+    pub(super) heads: Mutex<Heads>,
 }
 
 #[derive(Default)]
-struct Heads {
+pub(super) struct Heads {
     /// First table of each lineage; of a free number, the next free number.
-    first: Vec<u32>,
-    free: Option<u32>,
+    pub(super) first: Vec<u32>,
+    pub(super) free: Option<u32>,
 }
 
 impl Lineages {
@@ -95,13 +95,18 @@ impl Lineages {
 impl Heads {
     fn found(&mut self, table: Frame) -> Result<LineageId> {
         if let Some(id) = self.free {
-            let next = core::mem::replace(&mut self.first[id as usize], table.0);
-            self.free = Some(next).filter(|id| *id != NONE);
+            self.free = self.next_free(id);
+            self.first[id as usize] = table.0;
             return Ok(LineageId(id));
         }
         self.first.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         self.first.push(table.0);
         Ok(LineageId(self.first.len() as u32 - 1))
+    }
+
+    /// The free number after a free one.
+    pub(super) fn next_free(&self, id: u32) -> Option<u32> {
+        Some(self.first[id as usize]).filter(|next| *next != NONE)
     }
 
     fn end(&mut self, id: LineageId) {

@@ -15,7 +15,7 @@ type Place = (Anchor, Index, u32);
 /// The explicit lists. Adding may need memory, which is taken before anything changes; removing and copying never do.
 #[derive(Default)]
 pub(super) struct Listed {
-    frames: HashMap<Frame, Vec<Place>>,
+    pub(super) frames: HashMap<Frame, Vec<Place>>,
 }
 
 impl Listed {

@@ -6,6 +6,7 @@
 mod lineage;
 mod listed;
 mod paths;
+mod stats;
 
 use crate::addr::{ENTRIES, Index, Level};
 use crate::error::Result;
@@ -13,6 +14,8 @@ use crate::frame::{Frame, Home, LineageId, Memory, Record, Slot};
 use crate::sync::Mutex;
 use crate::table::{Entry, for_each_used};
 use listed::Listed;
+
+pub use stats::ReverseStats;
 
 /// What is needed beside the records.
 pub(crate) struct Reverse {
