@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::text::{decimal, hex};
+use super::text::Columns;
 use crate::addr::{PAGE_SHIFT, VirtAddr};
 use crate::backing::Identity;
 use crate::space::{AddressSpace, Layout};
@@ -32,6 +32,19 @@ impl Maps {
         let vma = self.vmas.view().find_at_or_after(from)?;
         self.write(vma, out);
         Some(vma.end())
+    }
+
+    /// Appends lines as [`Maps::line`] does, until `out` has `bytes` or more. O(lines + log VMAs).
+    pub fn lines(&self, from: VirtAddr, bytes: usize, out: &mut Vec<u8>) -> Option<VirtAddr> {
+        let mut vmas = self.vmas.view().iter_from(from);
+        let mut next = Some(from);
+        while out.len() < bytes {
+            let vma = vmas.next();
+            next = vma.map(Vma::end);
+            let Some(vma) = vma else { break };
+            self.write(vma, out);
+        }
+        next
     }
 
     /// All lines.
@@ -97,10 +110,11 @@ pub(super) fn header(
     out: &mut Vec<u8>,
 ) {
     let letter = |flag, yes: u8| if flags.contains(flag) { yes } else { b'-' };
-    hex(out, start.get(), 8);
-    out.push(b'-');
-    hex(out, end.get(), 8);
-    out.extend_from_slice(&[
+    let mut columns = Columns::new();
+    columns.hex(start.get(), 8);
+    columns.put([b'-']);
+    columns.hex(end.get(), 8);
+    columns.put([
         b' ',
         letter(VmaFlags::READ, b'r'),
         letter(VmaFlags::WRITE, b'w'),
@@ -108,14 +122,18 @@ pub(super) fn header(
         if flags.contains(VmaFlags::SHARED) { b's' } else { b'p' },
         b' ',
     ]);
-    hex(out, offset, 8);
-    out.push(b' ');
-    hex(out, identity.major.into(), 2);
-    out.push(b':');
-    hex(out, identity.minor.into(), 2);
-    out.push(b' ');
-    decimal(out, identity.inode, 0);
-    out.push(b' ');
+    match offset {
+        0 => columns.put(*b"00000000"),
+        _ => columns.hex(offset, 8),
+    }
+    columns.put([b' ']);
+    columns.short_hex(identity.major.into());
+    columns.put([b':']);
+    columns.short_hex(identity.minor.into());
+    columns.put([b' ']);
+    columns.decimal(identity.inode);
+    columns.put([b' ']);
+    out.extend_from_slice(columns.text());
 }
 
 /// Moves the name that was written at `name` to its column in the line that starts at `line`.

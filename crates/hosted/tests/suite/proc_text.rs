@@ -89,6 +89,15 @@ fn each_area_has_its_name() {
         from = next;
     }
     assert_eq!(String::from_utf8(lines).unwrap(), text);
+    // And in pieces of any size, each of whole lines.
+    for bytes in [1, 100, 300, text.len(), text.len() + 1] {
+        let (mut pieces, mut from) = (Vec::new(), VirtAddr(0));
+        while let Some(next) = maps.lines(from, pieces.len() + bytes, &mut pieces) {
+            assert_eq!(pieces.last(), Some(&b'\n'));
+            from = next;
+        }
+        assert_eq!(String::from_utf8(pieces).unwrap(), text);
+    }
     assert_eq!(maps.vmas().view().iter().count(), named.len());
 }
 

@@ -250,8 +250,7 @@ fn move_ends<'t>(leaf: NodeRef<'t>, vmas: &'t [Vma], at: usize, start: VirtAddr,
     if now > summary.largest_gap {
         summary.largest_gap = now;
     } else if was == summary.largest_gap && now < was {
-        let largest = widest_gap(new.as_ref().vmas());
-        new.summary_mut().largest_gap = largest;
+        single::shrink_gap(&mut new, now);
     }
     Ok(new)
 }

@@ -29,22 +29,22 @@ pub(super) fn insert<'t>(
     summary.totals.vmas += 1;
     summary.totals.add_pages(flags, range.pages());
     summary.flags |= flags;
-    let was_largest = match (below, above) {
-        (Some(below), Some(above)) => above.start().get() - below.end().get() == summary.largest_gap,
+    match (below, above) {
+        (Some(below), Some(above)) => {
+            if above.start().get() - below.end().get() == summary.largest_gap {
+                let (low, high) = (range.start().get() - below.end().get(), above.start().get() - range.end().get());
+                shrink_gap(&mut node, low.max(high));
+            }
+        }
         (Some(below), None) => {
             summary.end = range.end();
             summary.largest_gap = summary.largest_gap.max(range.start().get() - below.end().get());
-            false
         }
         (None, Some(above)) => {
             summary.start = range.start();
             summary.largest_gap = summary.largest_gap.max(above.start().get() - range.end().get());
-            false
         }
-        (None, None) => false,
-    };
-    if was_largest {
-        look_for_gap(&mut node);
+        (None, None) => {}
     }
     Ok(Some(node))
 }
@@ -85,12 +85,14 @@ pub(super) fn remove<'t>(leaf: NodeRef<'t>, at: usize, range: PageRange, least: 
         (None, None) => None,
     };
     if lost == Some(summary.largest_gap) {
-        look_for_gap(&mut node);
+        shrink_gap(&mut node, 0);
     }
     Ok(Some(node))
 }
 
-fn look_for_gap(node: &mut NewNode<'_>) {
-    let widest = widest_gap(node.as_ref().vmas());
-    node.summary_mut().largest_gap = widest;
+/// The largest hole of a leaf has become smaller; `left` bytes of it are left.
+#[inline]
+pub(super) fn shrink_gap(node: &mut NewNode<'_>, left: u64) {
+    let is_still = node.as_ref().summary().is_mostly(left);
+    node.summary_mut().largest_gap = if is_still { left } else { widest_gap(node.as_ref().vmas()) };
 }

@@ -1,6 +1,6 @@
 //! What a node knows about everything below it.
 
-use crate::addr::VirtAddr;
+use crate::addr::{PAGE_SHIFT, VirtAddr};
 use crate::vma::{Vma, VmaFlags};
 
 /// Pages of VMAs by kind: the kinds of `vm_stat_account` in Linux's `mm/mmap.c` (exec, stack and data exclude each other),
@@ -140,4 +140,11 @@ impl Summary {
         totals: Totals { pages: PageCounts { total: 0, data: 0, stack: 0, exec: 0, accounted: 0, locked: 0 }, vmas: 0 },
         flags: VmaFlags::empty(),
     };
+
+    /// Whether a hole of so many bytes is surely the largest: it makes up half of all holes.
+    #[inline]
+    pub(super) fn is_mostly(&self, hole: u64) -> bool {
+        let holes = (self.end.get() - self.start.get()).wrapping_sub(self.totals.pages.total << PAGE_SHIFT);
+        hole >= holes.wrapping_sub(hole)
+    }
 }

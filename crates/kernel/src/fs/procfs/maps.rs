@@ -79,10 +79,11 @@ impl Reader {
         if self.given == self.lines.len() {
             self.lines.clear();
             self.given = 0;
-            while self.lines.len() < wanted.min(BATCH) {
+            let wanted = wanted.min(BATCH);
+            while self.lines.len() < wanted {
                 let Some(from) = self.next else { break };
                 self.next = match &self.pieces {
-                    Pieces::Maps(maps) => maps.line(from, &mut self.lines),
+                    Pieces::Maps(maps) => maps.lines(from, wanted, &mut self.lines),
                     Pieces::Smaps(smaps) => smaps.entry(space, from, &mut self.lines)?,
                     Pieces::Rollup => {
                         space.smaps_rollup(&mut self.lines)?;
