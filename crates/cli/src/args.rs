@@ -209,7 +209,7 @@ pub struct Diff {
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub only: Vec<String>,
 
-    /// All groups of calls but these (limits, locks and grows-down are to be asked for)
+    /// All groups of calls but these (names are left out anyway where this machine's Linux has none)
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub without: Vec<String>,
 

@@ -57,8 +57,17 @@ pub enum Call {
     WriteFile { file: u8, offset: i64, value: u64 },
     /// pread of 8 bytes; the result is followed by what was read.
     ReadFile { file: u8, offset: i64 },
-    /// setrlimit of the soft limit: what the process has of that resource now, and so many bytes more; `u64::MAX` for no limit.
+    /// setrlimit of the soft limit: what the process has of that resource now, and so many bytes more; `u64::MAX` for no limit. Of RLIMIT_MEMLOCK it is
+    /// just `more`, and the process gives up the right to lock more than that.
     Limit { resource: u32, more: u64 },
+    /// prctl(PR_SET_MM, PR_SET_MM_MAP): the heap starts at `addr` and ends there, everything else is [`crate::window::ELSEWHERE`].
+    SetHeap { addr: u64 },
+    /// brk.
+    Break { addr: u64 },
+    /// process_madvise of two ranges of process `other`, which may be the caller.
+    AdviseOther { other: u8, ranges: [(u64, u64); 2], advice: i32, flags: u32 },
+    /// process_vm_readv, or process_vm_writev, of `len` bytes between `addr` and `there` in process `other`.
+    Copy { other: u8, addr: u64, there: u64, len: u64, write: bool },
     /// Stores of 8 bytes, one in each of `pages` pages from `addr` on, until one faults.
     Store { addr: u64, value: u64, pages: u32 },
     /// Loads of 8 bytes, one in each of `pages` pages from `addr` on, until one faults.
@@ -74,7 +83,7 @@ pub enum Call {
 }
 
 /// Kinds of operations, for counting.
-pub const KINDS: [&str; 31] = [
+pub const KINDS: [&str; 34] = [
     "mmap",
     "munmap",
     "mprotect",
@@ -104,12 +113,15 @@ pub const KINDS: [&str; 31] = [
     "exit",
     "look",
     "look deep",
-    "(reserved)",
+    "brk",
+    "prctl heap",
+    "process_madvise",
+    "process_vm_*",
     "(passed over)",
 ];
 
 /// Index of operations that were passed over in [`KINDS`].
-pub const PASSED_OVER: usize = 30;
+pub const PASSED_OVER: usize = 33;
 
 impl Call {
     /// Index in [`KINDS`].
@@ -144,6 +156,10 @@ impl Call {
             Call::Exit => 26,
             Call::Look => 27,
             Call::LookDeep => 28,
+            Call::Break { .. } => 29,
+            Call::SetHeap { .. } => 30,
+            Call::AdviseOther { .. } => 31,
+            Call::Copy { .. } => 32,
         }
     }
 }
@@ -173,7 +189,7 @@ pub struct Outcome {
 /// [`Outcome::value`] of an operation whose process does not exist.
 pub const NOBODY: i64 = i64::MIN;
 
-/// [`Outcome::value`] of mmap and mremap where the mapping came to lie outside the window: it was unmapped again.
+/// [`Outcome::value`] of mmap and mremap where the mapping came to lie outside the window: it was unmapped again. Of brk where the heap is outside.
 pub const OUTSIDE: i64 = i64::MIN + 1;
 
 /// Adds `word` to a hash of words.
@@ -184,3 +200,11 @@ pub fn mix(hash: u64, word: u64) -> u64 {
 
 /// Offsets in a page of the words that make up [`crate::Look::content`] of it; stores go to them too.
 pub const SAMPLES: [u64; 4] = [0, 8, 2048, 4088];
+
+/// `struct prctl_mm_map` with the heap at `addr`: eleven addresses, the heap's the fifth and sixth; no auxiliary vector, no executable.
+pub fn heap_at(addr: u64) -> [u64; 13] {
+    let mut map = [crate::window::ELSEWHERE; 13];
+    map[4..6].fill(addr);
+    map[11..].copy_from_slice(&[0, u64::from(u32::MAX) << 32]);
+    map
+}

@@ -18,7 +18,7 @@ pub fn c_program(ops: &[Op], comments: &[(usize, String)]) -> String {
             Call::Fork { child } => writeln!(
                 text,
                 "  while (*turn < {number}) sched_yield();\n  if (me == {who}) {{\n    puts(\"{number}, process {who}: fork: process {child}\");\n    \
-                 fflush(stdout);\n    if (fork() == 0) {{\n      me = {child};\n    }} else {{\n      show(0);\n      *turn = {number} + 1;\n    }}\n  }}"
+                 fflush(stdout);\n    int made = fork();\n    if (made == 0) {{\n      me = {child};\n    }} else {{\n      pids[{child}] = made;\n      show(0);\n      *turn = {number} + 1;\n    }}\n  }}"
             ),
             Call::Exit => writeln!(
                 text,
@@ -90,6 +90,16 @@ pub fn c_call(call: &Call) -> String {
         Call::ReadFile { file, offset } => format!("read_file({}, {offset:#x})", fd(file)),
         Call::Limit { resource, more } => {
             format!("limit({resource}, {more:#x}ul)")
+        }
+        Call::SetHeap { addr } => format!("set_heap({addr:#x}ul)"),
+        Call::Break { addr } => format!("syscall(SYS_brk, {addr:#x}ul)"),
+        Call::AdviseOther { other, ranges: [(a, a_len), (b, b_len)], advice, flags } => {
+            let advice = advice_name(advice);
+            format!("advise_other({other}, {a:#x}ul, {a_len:#x}ul, {b:#x}ul, {b_len:#x}ul, {advice}, {flags})")
+        }
+        Call::Copy { other, addr, there, len, write } => {
+            let call = if write { "SYS_process_vm_writev" } else { "SYS_process_vm_readv" };
+            format!("copy({call}, {other}, {addr:#x}ul, {there:#x}ul, {len:#x}ul)")
         }
         Call::Store { addr, value, pages } => format!("store({addr:#x}ul, {value:#x}ul, {pages})"),
         Call::Load { addr, pages } => format!("load({addr:#x}ul, {pages})"),

@@ -24,6 +24,9 @@ pub const END: u64 = MIDDLE + HALF;
 /// Bytes below, and above, the middle: two tables of level 1 each.
 const HALF: u64 = 4 << 20;
 
+/// An address far above the window where nothing is that a sequence could see.
+pub const ELSEWHERE: u64 = 0x7000_0000_0000;
+
 /// Pages of the window.
 pub const PAGES: u64 = (END - BASE) / PAGE;
 

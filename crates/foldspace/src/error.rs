@@ -21,7 +21,7 @@ pub enum Error {
     AccessDenied,
     /// Over [`crate::space::Layout::lock_limit`] (EAGAIN for mmap and mremap, ENOMEM for mlock).
     LockLimit,
-    /// A sealed mapping is in the way (EPERM).
+    /// A sealed mapping is in the way, or the object's content is sealed (EPERM).
     Sealed,
     /// More memory would be committed than there may be (ENOMEM).
     CommitLimit,

@@ -45,14 +45,12 @@ pub fn mlock2(caller: &impl Caller, address: u64, len: u64, flags: i32) -> Resul
         return Ok(());
     }
     in_user_half(start, end, |range| {
-        let done = caller.space().lock(range, mode).map_err(|error| match error {
+        caller.space().lock(range, mode).map_err(|error| match error {
             Error::LockLimit => Errno::ENOMEM,
             error => error.into(),
-        });
-        match mode {
-            LockMode::Now => done.and_then(|()| populate(caller, range)),
-            LockMode::OnFault => done,
-        }
+        })?;
+        // What is locked only as it is touched is passed over: what cannot be locked is not.
+        populate(caller, range)
     })
 }
 
@@ -89,7 +87,7 @@ pub fn mlockall(caller: &impl Caller, flags: i32) -> Result<(), Errno> {
         Error::LockLimit => Errno::ENOMEM,
         error => error.into(),
     })?;
-    if wanted(MCL_CURRENT) == Some(LockMode::Now)
+    if flags & MCL_CURRENT != 0
         && let Some(everything) = PageRange::new(VirtAddr(0), VirtAddr(TASK_SIZE))
     {
         // As far as it goes: they are locked.

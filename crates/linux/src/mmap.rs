@@ -100,10 +100,9 @@ pub fn mmap(
 /// Faults in what is to be there at once: by `MAP_POPULATE`, or since it is locked.
 fn populate_new(caller: &impl Caller, start: VirtAddr, len: u64, flags: u64) {
     let asked = flags & (abi::MAP_POPULATE | abi::MAP_NONBLOCK) == abi::MAP_POPULATE;
-    let future = caller.space().with_layout(|layout| layout.future_lock);
-    let locked = flags & abi::MAP_LOCKED != 0 || future.contains(VmaFlags::LOCKED);
-    if (asked || locked)
-        && !future.contains(VmaFlags::LOCK_ON_FAULT)
+    // What is locked only as it is touched is passed over, unless it cannot be locked.
+    let locked = || caller.space().with_layout(|layout| layout.future_lock).contains(VmaFlags::LOCKED);
+    if (asked || flags & abi::MAP_LOCKED != 0 || locked())
         && let Some(range) = PageRange::from_len(start, len)
     {
         populate_mapping(caller, range);

@@ -53,7 +53,7 @@ fn groups(args: &args::Diff) -> Result<Vec<&'static str>> {
     let named = |list: &[String], name: &str| list.iter().any(|group| group == name);
     // A Linux inside is asked by nobody beforehand; ours has names.
     let names_known = args.linux.is_some() || host::names_memory();
-    let by_default = |group: Group| group.is_settled() && (group != Group::Names || names_known);
+    let by_default = |group: Group| group != Group::Names || names_known;
     let wanted = |name: &str, group| match args.only.is_empty() {
         true => by_default(group) && !named(&args.without, name),
         false => named(&args.only, name) && !named(&args.without, name),

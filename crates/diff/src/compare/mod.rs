@@ -59,24 +59,29 @@ pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) ->
     let mut last: [Option<(&Look, &Look)>; PROCESSES] = [None; PROCESSES];
     for (at, (op, (our, their))) in ops.iter().zip(ours.iter().zip(theirs)).enumerate() {
         let before = last[op.process as usize];
-        history.note(&op.call, &their.outcome);
+        history.note(&op.call, &their.outcome, before.map(|(_, theirs)| theirs));
         let differ = |aspect, text| Verdict::Different(Difference { at, aspect, text });
         let part = |tally: &mut Tally| {
-            Rule::RemapOverLinuxBoundary.count(tally, 1);
+            Rule::Ends.count(tally, 1);
             Verdict::Parted(at)
         };
         if our.outcome != their.outcome {
-            if rules::parts(op, before) {
+            if rules::parts(op, before, &their.outcome) {
                 return part(tally);
+            }
+            if history.counts_locked_twice(&their.outcome) {
+                Rule::LockCount.count(tally, 1);
+                return Verdict::Parted(at);
             }
             let (our, their) = (show_outcome(&our.outcome), show_outcome(&their.outcome));
             return differ(Aspect::Outcome, format!("Foldspace: {our}; Linux: {their}"));
         }
+        let said = &their.outcome;
         match (&our.look, &their.look) {
             (None, None) => {}
             (Some(our), Some(their)) => {
                 if let Err((aspect, text)) = rules::same_look(our, their, &history, tally) {
-                    if rules::parts(op, before) {
+                    if rules::parts(op, before, said) {
                         return part(tally);
                     }
                     return differ(aspect, text);

@@ -6,6 +6,9 @@ use crate::look::{Area, SIZES};
 use crate::op::{Call, Op, Outcome};
 use crate::window::PAGE;
 
+/// The name of memory in which the heap lies.
+const HEAP: &str = "[heap]";
+
 /// A known difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
@@ -16,7 +19,7 @@ pub enum Rule {
     /// See [`RULES`].
     FilePages,
     /// See [`RULES`].
-    RemapOverLinuxBoundary,
+    Ends,
     /// See [`RULES`].
     Guards,
     /// See [`RULES`].
@@ -27,10 +30,18 @@ pub enum Rule {
     Made,
     /// See [`RULES`].
     Refused,
+    /// See [`RULES`].
+    Unlocked,
+    /// See [`RULES`].
+    LockCount,
+    /// See [`RULES`].
+    Rounding,
+    /// See [`RULES`].
+    Pinned,
 }
 
 /// Each rule: what it says, and why that is right.
-pub const RULES: [(&str, &str); 9] = [
+pub const RULES: [(&str, &str); 13] = [
     (
         "lines that Linux keeps apart",
         "Linux does not merge areas with different anon_vmas (after a fork, a move, or touched one by one), nor moved anonymous areas whose \
@@ -49,8 +60,9 @@ pub const RULES: [(&str, &str); 9] = [
     ),
     (
         "calls that go by the ends of lines that only Linux has",
-        "Where the first rule has joined lines, mremap (and remap_file_pages, and mprotect with PROT_GROWSDOWN) of both sees two areas on Linux and one here. If \
-         the result differs, the rest of the sequence is not compared.",
+        "Where the first rules have joined lines, or would (gu), Linux sees two areas and Foldspace one: mremap and remap_file_pages of both, mprotect with \
+         PROT_GROWSDOWN, or one that fails half way or populates locked memory up to the first page that fails, mlockall likewise; and what mremap with \
+         MREMAP_DONTUNMAP of locked memory unlocks where its target touches it. If the result differs, the rest of the sequence is not compared.",
     ),
     (
         "areas that may have guards",
@@ -73,9 +85,31 @@ pub const RULES: [(&str, &str); 9] = [
          there before something was stored or read through it. Only from the first fallocate or pread of a sequence on, only areas of files, only Foldspace's yes.",
     ),
     (
-        "areas that a refused mmap has split",
-        "Linux splits what a fixed mapping would replace before it finds that it must refuse (sealed memory, limits), and leaves it so; Foldspace \
-         changes nothing. Adjacent shared lines as in the first rule, only where a refused mmap would have started or ended.",
+        "areas that a refused call has split",
+        "Linux splits what a fixed mapping would replace, or munmap and mremap take away, before it finds that it must refuse (sealed memory, limits), and leaves \
+         it so; Foldspace changes nothing, or merges what it has split with what changes next to it. Adjacent shared lines as in the first rule, only \
+         where a refused call would have cut.",
+    ),
+    (
+        "areas that a move or fork has unlocked",
+        "mremap with MREMAP_DONTUNMAP takes the lock from the area that stays, fork from all of the child's, and Linux does not merge them with their \
+         neighbours then. Adjacent shared lines as in the first rule, only where such an area, or what was moved of it, started or ended.",
+    ),
+    (
+        "locked pages that Linux counts twice",
+        "The same call leaves what it has unlocked in the count of locked pages (VmLck, dontunmap_complete in mm/mremap.c), so that RLIMIT_MEMLOCK refuses \
+         what Foldspace allows. Only ENOMEM and EAGAIN of Linux after such a call; the rest of the sequence is not compared.",
+    ),
+    (
+        "Locked, rounded line by line",
+        "Locked is a share of pages that several processes have, rounded down to a kilobyte in each line: joined lines of Linux may come to one less for \
+         each. Only Locked of joined lines, less than one kilobyte a line.",
+    ),
+    (
+        "pages that Linux has pinned",
+        "process_vm_readv and process_vm_writev pin what they copy: a private page that is shared since a fork is copied for that (gup_must_unshare in \
+         mm/internal.h), and a page that was written so is dirty itself, not only where it is mapped, so that MADV_FREE of it does nothing while it is shared. \
+         Foldspace copies where it is. From the first such call of a sequence on, only Private_Dirty and Locked of private areas.",
     ),
 ];
 
@@ -86,22 +120,69 @@ pub struct History {
     paged_out: bool,
     /// It has used fallocate or pread.
     made_pages: bool,
-    /// Where fixed mappings that were refused would have started and ended.
+    /// It has used process_vm_readv or process_vm_writev.
+    pinned: bool,
+    /// Where a call that was refused would have cut.
     refused: Vec<u64>,
+    /// Where areas that MREMAP_DONTUNMAP or fork has unlocked, and what was moved of them, started and ended.
+    unlocked: Vec<u64>,
+    /// MREMAP_DONTUNMAP has unlocked something.
+    twice: bool,
 }
 
 impl History {
-    /// Notes an operation, and what Linux said.
-    pub fn note(&mut self, call: &Call, outcome: &Outcome) {
-        self.paged_out |= matches!(call, Call::Advise { advice: libc::MADV_PAGEOUT, .. });
+    /// Notes an operation, and what Linux said; `before` is what the process looked like on Linux.
+    pub fn note(&mut self, call: &Call, outcome: &Outcome, before: Option<&Look>) {
+        self.paged_out |= matches!(call, Call::Advise { advice, .. } | Call::AdviseOther { advice, .. } if *advice == libc::MADV_PAGEOUT);
+        self.pinned |= matches!(call, Call::Copy { .. });
         self.made_pages |= matches!(call, Call::Allocate { .. } | Call::ReadFile { .. });
-        if let Call::Map { addr, len, flags, .. } = *call
-            && flags & libc::MAP_FIXED as u32 != 0
-            && outcome.value < 0
-        {
-            self.refused.extend([addr, addr.saturating_add(len).saturating_add(PAGE - 1) & !(PAGE - 1)]);
+        match *call {
+            Call::Map { addr, len, flags, .. } if flags & libc::MAP_FIXED as u32 != 0 && outcome.value < 0 => {
+                self.refused.extend([addr, page_end(addr, len)]);
+            }
+            Call::Unmap { addr, .. } if outcome.value < 0 => self.refused.push(addr),
+            Call::Remap { addr, new_len, target, .. } if outcome.value < 0 => {
+                self.refused.extend([page_end(addr, new_len), target]);
+            }
+            Call::Remap { addr, old_len, flags, .. } => {
+                let end = page_end(addr, old_len);
+                let Ok(target) = u64::try_from(outcome.value) else { return };
+                // Ends go where lines go.
+                for ends in [&mut self.refused, &mut self.unlocked] {
+                    let moved: Vec<u64> =
+                        ends.iter().filter(|at| (addr..end).contains(at)).map(|at| at - addr + target).collect();
+                    ends.extend(moved);
+                }
+                if flags & libc::MREMAP_DONTUNMAP as u32 != 0 {
+                    for line in locked_lines(before).filter(|line| line.start < end && addr < line.end) {
+                        self.unlocked.extend([line.start, line.end, addr, end, target, page_end(target, old_len)]);
+                        self.twice = true;
+                    }
+                }
+            }
+            Call::Fork { .. } => self.unlocked.extend(locked_lines(before).flat_map(|line| [line.start, line.end])),
+            _ => {}
         }
     }
+
+    /// Whether Linux, which has refused something with `outcome`, may count more locked pages than there are.
+    pub fn counts_locked_twice(&self, outcome: &Outcome) -> bool {
+        let refusals = [-i64::from(libc::ENOMEM), -i64::from(libc::EAGAIN)];
+        self.twice && refusals.contains(&outcome.value)
+    }
+}
+
+/// The end of the last page of a range.
+fn page_end(addr: u64, len: u64) -> u64 {
+    addr.saturating_add(len).saturating_add(PAGE - 1) & !(PAGE - 1)
+}
+
+fn locked_lines(look: Option<&Look>) -> impl Iterator<Item = &Area> {
+    look.into_iter().flat_map(|look| &look.areas).filter(|line| is_locked(line))
+}
+
+fn is_locked(area: &Area) -> bool {
+    area.flags.contains(b"lo")
 }
 
 impl Rule {
@@ -111,8 +192,9 @@ impl Rule {
     }
 }
 
-/// Whether the difference after `op` is that of [`Rule::RemapOverLinuxBoundary`]: it saw areas with other ends.
-pub fn parts(op: &Op, before: Option<(&Look, &Look)>) -> bool {
+/// Whether the difference after `op` is that of [`Rule::Ends`]: it saw areas with other ends. `before` are the looks of both sides,
+/// Foldspace's first; `said` is what Linux answered.
+pub fn parts(op: &Op, before: Option<(&Look, &Look)>, said: &Outcome) -> bool {
     let Some((ours, theirs)) = before else { return false };
     let starts = |look: &Look, at: u64| look.areas.iter().any(|area| area.start == at);
     // Some area starts or ends in `from..=to` on one side only.
@@ -122,15 +204,33 @@ pub fn parts(op: &Op, before: Option<(&Look, &Look)>) -> bool {
         };
         only(theirs, ours) || only(ours, theirs)
     };
+    let last = |addr: u64, len: u64| addr.saturating_add(len.max(1) - 1);
+    let lines =
+        |addr: u64, len: u64| theirs.areas.iter().filter(move |area| area.start <= last(addr, len) && addr < area.end);
     match op.call {
-        Call::Remap { addr, old_len: len, .. } | Call::RemapPages { addr, len, .. } => {
-            other_ends(addr, addr.saturating_add(len.max(1) - 1))
+        Call::Remap { addr, old_len: len, flags, .. } => {
+            other_ends(addr, last(addr, len))
+                || flags & libc::MREMAP_DONTUNMAP as u32 != 0
+                    && u64::try_from(said.value).is_ok_and(|target| {
+                        let ours_too =
+                            |line: &Area| ours.areas.iter().any(|our| (our.start, our.end) == (line.start, line.end));
+                        let touches = |line: &Area| target <= line.end && line.start <= page_end(target, len);
+                        lines(addr, len).any(|line| is_locked(line) && (touches(line) || !ours_too(line)))
+                    })
+        }
+        Call::RemapPages { addr, len, .. } => {
+            let guarded = lines(addr, len).filter(|line| line.flags.contains(b"gu")).count();
+            other_ends(addr, last(addr, len)) || guarded != 0 && guarded != lines(addr, len).count()
         }
         // From the start of the area on.
         Call::Protect { addr, prot, .. } if prot & libc::PROT_GROWSDOWN as u32 != 0 => {
             let holder = |look: &Look| look.areas.iter().find(|area| area.end > addr).map(|area| area.start);
             holder(ours) != holder(theirs)
         }
+        Call::Protect { addr, len, .. } => {
+            other_ends(addr, last(addr, len)) && (said.value < 0 || lines(addr, len).any(is_locked))
+        }
+        Call::LockAll { .. } => other_ends(0, u64::MAX),
         _ => false,
     }
 }
@@ -140,17 +240,25 @@ pub fn same_look(ours: &Look, theirs: &Look, history: &History, tally: &mut Tall
     let areas = |ours: &[Area], theirs: &[Area]| {
         (Aspect::Areas, format!("Foldspace:\n{}Linux:\n{}", show_areas(ours), show_areas(theirs)))
     };
-    let (our_areas, their_areas) = (unaccounted(&ours.areas), unaccounted(&theirs.areas));
-    let was_refused = |first: &Area, next: &Area| first.access[3] == b's' && history.refused.contains(&next.start);
+    let other_account = |at: u64| changes_account(&ours.areas, at) || changes_account(&theirs.areas, at);
+    let (our_areas, their_areas) = (unaccounted(&ours.areas, other_account), unaccounted(&theirs.areas, other_account));
+    let is_shared = |area: &Area| area.access[3] == b's';
+    let was_refused = |next: &Area| is_shared(next) && history.refused.contains(&next.start);
+    let was_unlocked = |next: &Area| is_shared(next) && history.unlocked.contains(&next.start);
     let mut rest = &their_areas[..];
     for our in &our_areas {
         let Some((first, mut others)) = rest.split_first() else { return Err(areas(&ours.areas, &theirs.areas)) };
-        let mut joined = first.clone();
+        let (mut joined, mut lines) = (first.clone(), 1);
         while joined.end < our.end
             && let Some((next, more)) = others.split_first()
-            && joins(&joined, next, was_refused(&joined, next))
+            && joins(&joined, next, was_refused(next) || was_unlocked(next))
         {
-            let rule = if was_refused(&joined, next) { Rule::Refused } else { Rule::Merge };
+            let rule = match next {
+                next if was_refused(next) => Rule::Refused,
+                next if was_unlocked(next) => Rule::Unlocked,
+                _ => Rule::Merge,
+            };
+            lines += 1;
             join(&mut joined, next);
             rule.count(tally, 1);
             others = more;
@@ -164,7 +272,7 @@ pub fn same_look(ours: &Look, theirs: &Look, history: &History, tally: &mut Tall
             return Err(areas(&ours.areas, &theirs.areas));
         }
         if our.sizes != joined.sizes {
-            same_sizes(our, &joined, history, tally)?;
+            same_sizes(our, &joined, lines, history, tally)?;
         }
         rest = others;
     }
@@ -187,15 +295,16 @@ pub fn same_look(ours: &Look, theirs: &Look, history: &History, tally: &mut Tall
     Ok(())
 }
 
-/// Whether [`Rule::Merge`] or [`Rule::Guards`], or [`Rule::Refused`] where one was, makes one of two areas of Linux's.
-fn joins(first: &Area, next: &Area, refused: bool) -> bool {
+/// Whether [`Rule::Merge`] or [`Rule::Guards`], or another rule that holds where the second starts, makes one of two areas of Linux's.
+fn joins(first: &Area, next: &Area, split: bool) -> bool {
     let guards = [first, next].iter().any(|area| area.flags.contains(b"gu"));
     first.end == next.start
         && first.access == next.access
-        && (first.access[3] == b'p' || guards || refused)
+        && (first.access[3] == b'p' || guards || split)
         && first.file == next.file
         && (first.file == 0 || first.offset + (first.end - first.start) == next.offset)
-        && first.name == next.name
+        && (first.name == next.name
+            || first.file == 0 && [first, next].iter().all(|area| matches!(&*area.name, "" | HEAP)))
         && unguarded(first).eq(unguarded(next))
 }
 
@@ -206,6 +315,10 @@ fn unguarded(area: &Area) -> impl Iterator<Item = &[u8; 2]> {
 
 fn join(first: &mut Area, next: &Area) {
     first.end = next.end;
+    if next.name == HEAP {
+        // Shown if any of it is.
+        first.name.clone_from(&next.name);
+    }
     if next.flags.len() > first.flags.len() {
         first.flags.clone_from(&next.flags);
     }
@@ -217,22 +330,28 @@ fn loses_account(area: &Area) -> bool {
     area.access[3] == b'p' && area.access[1] == b'-'
 }
 
-/// The areas with what [`Rule::Account`] says taken out: neighbours that differ in nothing else become one.
-fn unaccounted(areas: &[Area]) -> Vec<Area> {
+/// Whether an area that starts at `at` differs in what [`Rule::Account`] is for from the one below it.
+fn changes_account(areas: &[Area], at: u64) -> bool {
+    let accounted = |area: &Area| area.flags.contains(b"ac");
+    areas
+        .windows(2)
+        .any(|pair| pair[1].start == at && pair.iter().all(loses_account) && accounted(&pair[0]) != accounted(&pair[1]))
+}
+
+/// The areas with what [`Rule::Account`] says taken out: neighbours that differ in nothing else, on either side, become one.
+fn unaccounted(areas: &[Area], other_account: impl Fn(u64) -> bool) -> Vec<Area> {
     let mut found: Vec<Area> = Vec::with_capacity(areas.len());
-    // Whether the area before is accounted.
-    let mut before = false;
     for area in areas {
         let mut area = area.clone();
-        let accounted = area.flags.contains(b"ac");
         if loses_account(&area) {
             area.flags.retain(|flag| flag != b"ac");
         }
         match found.last_mut() {
-            Some(last) if before != accounted && loses_account(&area) && joins(last, &area, false) => join(last, &area),
+            Some(last) if loses_account(&area) && joins(last, &area, false) && other_account(area.start) => {
+                join(last, &area);
+            }
             _ => found.push(area),
         }
-        before = accounted;
     }
     found
 }
@@ -244,7 +363,14 @@ fn same_area(our: &Area, their: &Area) -> bool {
         && our.flags == their.flags
 }
 
-fn same_sizes(our: &Area, their: &Area, history: &History, tally: &mut Tally) -> Result<(), (Aspect, String)> {
+/// Compares the sizes of an area with those of Linux's, which has as many `lines` for it.
+fn same_sizes(
+    our: &Area,
+    their: &Area,
+    lines: u64,
+    history: &History,
+    tally: &mut Tally,
+) -> Result<(), (Aspect, String)> {
     let anonymous = SIZES.iter().position(|name| *name == "Anonymous").unwrap_or_default();
     let of_file = our.file != 0 && our.sizes[anonymous] == their.sizes[anonymous];
     for ((name, our_size), their_size) in SIZES.iter().zip(our.sizes).zip(their.sizes) {
@@ -256,10 +382,18 @@ fn same_sizes(our: &Area, their: &Area, history: &History, tally: &mut Tally) ->
             rule.count(tally, 1);
             continue;
         }
-        let lines = show_areas(&[our.clone(), their.clone()]);
+        if *name == "Locked" && (their_size + 1..their_size + lines).contains(&our_size) {
+            Rule::Rounding.count(tally, 1);
+            continue;
+        }
+        if history.pinned && our.access[3] == b'p' && matches!(*name, "Private_Dirty" | "Locked") {
+            Rule::Pinned.count(tally, 1);
+            continue;
+        }
+        let both = show_areas(&[our.clone(), their.clone()]);
         return Err((
             Aspect::Size(name),
-            format!("{name}: {our_size} kB in Foldspace, {their_size} kB on Linux\n{lines}"),
+            format!("{name}: {our_size} kB in Foldspace, {their_size} kB on Linux\n{both}"),
         ));
     }
     Ok(())

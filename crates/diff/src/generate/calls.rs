@@ -1,6 +1,6 @@
 //! Calls, each with arguments that make sense for it, mostly.
 
-use super::{Generator, Group};
+use super::{Generator, Group, Heap};
 use crate::op::{Call, NAMES, SAMPLES};
 use crate::window::{END, PAGE, PROCESSES};
 
@@ -28,6 +28,8 @@ pub const KINDS: &[(Group, u32, Make)] = &[
     (Group::Limits, 1, limit),
     (Group::GrowsDown, 6, stack),
     (Group::Processes, 3, process),
+    (Group::Heap, 16, heap),
+    (Group::Others, 4, other),
 ];
 
 const SHARED: u32 = 1;
@@ -149,12 +151,7 @@ fn remap(g: &mut Generator<'_>) -> Option<Call> {
         _ => old_len,
     };
     let flags = if g.once_in(16) { g.one_of(&[2, 4, 9]) } else { g.one_of(&[0, 1, 1, 3, 3, 3, 3, 5, 5, 7]) };
-    // An old length that wraps is refused after the target is gone: not worth it.
-    let old_len = match old_len {
-        _ if g.once_in(16) => 0,
-        wrapping if addr.checked_add(wrapping).is_none() => PAGE,
-        old_len => old_len,
-    };
+    let old_len = if g.once_in(16) { 0 } else { old_len };
     // A place of its own, mostly: overlapping ones are refused.
     let target = if g.once_in(4) { g.address() } else { g.any_page() };
     Some(Call::Remap { addr, old_len, new_len, flags, target })
@@ -251,9 +248,17 @@ fn file_seals(g: &mut Generator<'_>) -> Option<Call> {
 }
 
 fn limit(g: &mut Generator<'_>) -> Option<Call> {
-    // RLIMIT_DATA, RLIMIT_AS, RLIMIT_STACK
-    let resource = if g.menu.has(Group::GrowsDown) { g.one_of(&[2, 9, 3]) } else { g.one_of(&[2, 9]) };
-    let more = if g.once_in(3) { u64::MAX } else { g.one_of(&[0, 4, 16, 64]) * PAGE };
+    // RLIMIT_DATA, RLIMIT_STACK, RLIMIT_MEMLOCK, RLIMIT_AS. brk holds the heap against RLIMIT_DATA, other than everything else not relative to what there is.
+    let mut resources = vec![9];
+    let counts = [(2, g.heap == Heap::None), (3, g.menu.has(Group::GrowsDown)), (8, g.menu.has(Group::Locks))];
+    resources.extend(counts.iter().filter(|(_, counts)| *counts).map(|(resource, _)| *resource));
+    let resource = g.one_of(&resources);
+    let more = match g.once_in(3) {
+        // Who has given up a right does not get it back, nor a limit that others have set.
+        true if resource == 8 => 1 << 20,
+        true => u64::MAX,
+        false => g.one_of(&[0, 4, 16, 64]) * PAGE,
+    };
     Some(Call::Limit { resource, more })
 }
 
@@ -264,6 +269,42 @@ fn process(g: &mut Generator<'_>) -> Option<Call> {
         return Some(Call::Fork { child: g.one_of(&free) });
     }
     (!last).then_some(Call::Exit)
+}
+
+fn heap(g: &mut Generator<'_>) -> Option<Call> {
+    let Heap::At(start) = g.heap else { return Some(set_heap(g)) };
+    if g.once_in(16) {
+        return Some(set_heap(g));
+    }
+    if g.once_in(16) {
+        return Some(Call::Break { addr: g.one_of(&[0, 1 << 47, u64::MAX, start - 1]) });
+    }
+    let pages = g.random.u64(..24) * PAGE;
+    Some(Call::Break { addr: (start & !(PAGE - 1)) + pages + if g.once_in(3) { g.random.u64(..PAGE) } else { 0 } })
+}
+
+fn set_heap(g: &mut Generator<'_>) -> Call {
+    let addr = g.any_page() + if g.once_in(4) { g.random.u64(..PAGE) } else { 0 };
+    g.heap = Heap::At(addr);
+    Call::SetHeap { addr }
+}
+
+fn other(g: &mut Generator<'_>) -> Option<Call> {
+    let among: Vec<u8> = g.processes().collect();
+    let other = g.one_of(&among);
+    if !g.pins || g.once_in(2) {
+        let ranges = [g.range(), if g.once_in(2) { g.range() } else { (0, 0) }];
+        let advice = match g.random.u32(..4) {
+            0 => g.one_of(&[4, 8, 14, 15, 16, 22, 23, 102, 99]),
+            _ => g.one_of(&[20, 3, 20, 3, if g.pages_out { 21 } else { 20 }]),
+        };
+        return Some(Call::AdviseOther { other, ranges, advice, flags: if g.once_in(16) { 1 } else { 0 } });
+    }
+    let (addr, len) = g.range();
+    let there = g.address();
+    // What overlaps depends on how much is copied at a time.
+    let apart = |a: u64, b: u64| a.checked_add(len).is_some_and(|end| end <= b);
+    (apart(addr, there) || apart(there, addr)).then(|| Call::Copy { other, addr, there, len, write: g.once_in(2) })
 }
 
 /// A load or a store, of one page or of some.

@@ -47,11 +47,15 @@ pub enum Group {
     GrowsDown,
     /// fork, exit.
     Processes,
+    /// brk, and where the heap is.
+    Heap,
+    /// process_madvise, process_vm_readv, process_vm_writev.
+    Others,
 }
 
 impl Group {
     /// All of them, with the names that the command knows.
-    pub const ALL: [(&'static str, Group); 16] = [
+    pub const ALL: [(&'static str, Group); 18] = [
         ("layout", Group::Layout),
         ("remap", Group::Remap),
         ("discard", Group::Discard),
@@ -68,12 +72,9 @@ impl Group {
         ("limits", Group::Limits),
         ("grows-down", Group::GrowsDown),
         ("processes", Group::Processes),
+        ("heap", Group::Heap),
+        ("others", Group::Others),
     ];
-
-    /// Whether its calls are known to be equal but for what rules say. The others are for who asks for them by name.
-    pub fn is_settled(self) -> bool {
-        !matches!(self, Group::Limits | Group::Locks | Group::GrowsDown)
-    }
 }
 
 /// What sequences are made of.
@@ -104,6 +105,11 @@ pub fn sequence(seed: u64, number: u64, menu: &Menu) -> Vec<Op> {
         alive: 1,
         recent: Vec::new(),
         pages_out: random.bool(),
+        pins: random.u32(..3) == 0,
+        heap: match random.u32(..4) {
+            0 => Heap::Outside,
+            _ => Heap::None,
+        },
         weights: Vec::new(),
         random,
     };
@@ -123,6 +129,17 @@ pub fn sequence(seed: u64, number: u64, menu: &Menu) -> Vec<Op> {
     ops
 }
 
+/// The heap of a sequence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heap {
+    /// It does not come up.
+    None,
+    /// It will be moved into the window.
+    Outside,
+    /// It starts at that address, in some process.
+    At(u64),
+}
+
 struct Generator<'a> {
     random: fastrand::Rng,
     spread: Spread,
@@ -131,6 +148,9 @@ struct Generator<'a> {
     alive: u8,
     /// Whether it uses MADV_PAGEOUT; else MAP_DROPPABLE: what goes when both meet is up to Linux.
     pages_out: bool,
+    /// Whether it uses process_vm_readv and process_vm_writev, which pin pages on Linux.
+    pins: bool,
+    heap: Heap,
     /// Ranges that were mapped lately: most of what follows is to meet them.
     recent: Vec<(u64, u64)>,
     /// How often each kind of call comes in this sequence: each has its own taste.
@@ -145,7 +165,7 @@ impl Generator<'_> {
 
     fn weigh(&mut self) {
         for (group, weight, make) in calls::KINDS {
-            if self.menu.has(*group) {
+            if self.menu.has(*group) && (*group != Group::Heap || self.heap != Heap::None) {
                 let factor = [0, 1, 1, 2, 4][self.random.usize(..5)];
                 self.weights.push((weight * factor, *make));
             }
@@ -189,7 +209,16 @@ impl Generator<'_> {
         ops.push(Op { process, call });
         self.note(&call);
         // What one process does to a file, or by its end, others see.
-        if matches!(call, Call::Exit | Call::Truncate { .. } | Call::Allocate { .. } | Call::Fork { .. }) {
+        let seen_by_others = matches!(
+            call,
+            Call::Exit
+                | Call::Truncate { .. }
+                | Call::Allocate { .. }
+                | Call::Fork { .. }
+                | Call::AdviseOther { .. }
+                | Call::Copy { .. }
+        );
+        if seen_by_others {
             for other in self.processes().filter(|other| *other != process) {
                 ops.push(Op { process: other, call: Call::Look });
             }

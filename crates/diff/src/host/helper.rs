@@ -151,11 +151,14 @@ fn run_sequence(shared: Shared) {
     header.crash.store(0, Relaxed);
     header.logged.store(0, Relaxed);
     header.alive.store(1, Relaxed);
-    process::give_turn_on(shared, 0);
+    // Nobody's.
+    header.turn.store(u32::MAX, Relaxed);
     let first = call!(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
     if first == 0 {
         process::run(shared, 0);
     }
+    header.pids[0].store(first as u32, Release);
+    process::give_turn_on(shared, 0);
     loop {
         let mut status = 0_i32;
         if call!(libc::SYS_wait4, -1_i64, &raw mut status, 0, 0) < 0 {

@@ -57,6 +57,10 @@ pub fn confined(call: &Call) -> bool {
             let fixed = flags & libc::MREMAP_FIXED as u32 != 0;
             range(addr, old_len) && (!fixed || new_len >= TOO_FAR || range(target, new_len))
         }
+        Call::Break { addr } => addr == 0 || addr >= TOO_FAR || contains(addr, addr),
+        Call::SetHeap { addr } => contains(addr, addr),
+        Call::AdviseOther { ranges, .. } => ranges.into_iter().all(|(addr, len)| range(addr, len)),
+        Call::Copy { addr, there, len, .. } => range(addr, len) && range(there, len),
         Call::Store { addr, pages, .. } | Call::Load { addr, pages } => {
             contains(addr, addr + (pages as u64).max(1) * PAGE - PAGE + 8)
         }

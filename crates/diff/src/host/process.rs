@@ -6,7 +6,7 @@ use super::access;
 use super::shared::Shared;
 use super::system::{call, exit, futex_wait, futex_wake, read_at};
 use crate::look::entries;
-use crate::op::{Call, NAMES, NOBODY, OUTSIDE, Op, Outcome, SAMPLES, mix};
+use crate::op::{Call, NAMES, NOBODY, OUTSIDE, Op, Outcome, SAMPLES, heap_at, mix};
 use crate::window::{BASE, END, FIRST_FD, PAGE, PAGES, contains};
 
 /// Exit status of a process that did [`Call::Exit`].
@@ -36,11 +36,11 @@ pub fn run(shared: Shared, me: u8) -> ! {
         if header.over.load(Acquire) != 0 {
             exit(0);
         }
-        let op = shared.op(turn);
-        if op.process != me {
+        if turn >= header.count.load(Acquire) || shared.op(turn).process != me {
             futex_wait(&header.turn, turn, None);
             continue;
         }
+        let op = shared.op(turn);
         let outcome = process.perform(&op);
         if matches!(op.call, Call::Exit) {
             process.log(outcome, None);
@@ -135,6 +135,25 @@ impl Process {
                 result
             }
             Call::Limit { resource, more } => limit(resource, more),
+            Call::SetHeap { addr } => {
+                let map = heap_at(addr);
+                call!(libc::SYS_prctl, libc::PR_SET_MM, libc::PR_SET_MM_MAP, map.as_ptr(), size_of_val(&map), 0)
+            }
+            Call::Break { addr } => match call!(libc::SYS_brk, addr) {
+                end if contains(end as u64, end as u64) => end,
+                _ => OUTSIDE,
+            },
+            Call::AdviseOther { other, ranges, advice, flags } => self.pid(other).map_or(NOBODY, |pid| {
+                let pidfd = call!(libc::SYS_pidfd_open, pid, 0);
+                let done =
+                    call!(libc::SYS_process_madvise, pidfd, ranges.map(<[u64; 2]>::from).as_ptr(), 2, advice, flags);
+                call!(libc::SYS_close, pidfd);
+                done
+            }),
+            Call::Copy { other, addr, there, len, write } => self.pid(other).map_or(NOBODY, |pid| {
+                let number = if write { libc::SYS_process_vm_writev } else { libc::SYS_process_vm_readv };
+                call!(number, pid, [addr, len].as_ptr(), 1, [there, len].as_ptr(), 1, 0)
+            }),
             Call::Store { addr, value, pages } => {
                 let faulted = (0..pages as u64)
                     .find_map(|page| Some((page, access::store(addr + page * PAGE, value.wrapping_add(page)).err()?)));
@@ -163,6 +182,12 @@ impl Process {
         Outcome { value, read, signal }
     }
 
+    /// The process ID of a process, if it exists.
+    fn pid(&self, process: u8) -> Option<u32> {
+        let header = self.shared.header();
+        (header.alive.load(Relaxed) & 1 << process != 0).then(|| header.pids[process as usize].load(Acquire))
+    }
+
     fn fork(&mut self, child: u8) -> i64 {
         let alive = &self.shared.header().alive;
         if alive.load(Relaxed) & 1 << child != 0 {
@@ -176,6 +201,7 @@ impl Process {
         if result < 0 {
             return result;
         }
+        self.shared.header().pids[child as usize].store(result as u32, Release);
         alive.fetch_or(1 << child, Relaxed);
         0
     }
@@ -344,8 +370,24 @@ fn limit(resource: u32, more: u64) -> i64 {
     if got < 0 {
         return got;
     }
+    if resource == libc::RLIMIT_MEMLOCK {
+        give_up_locking();
+        limit[0] = more.min(limit[1]);
+        return call!(libc::SYS_prlimit64, 0, resource, limit.as_ptr(), 0);
+    }
     limit[0] = if more == u64::MAX { limit[1] } else { used(resource).saturating_add(more).min(limit[1]) };
     call!(libc::SYS_prlimit64, 0, resource, limit.as_ptr(), 0)
+}
+
+/// Takes CAP_IPC_LOCK from this process.
+fn give_up_locking() {
+    const VERSION: u32 = 0x2008_0522;
+    const IPC_LOCK: u32 = 1 << 14;
+    // Effective, permitted, inheritable; the lower half of each, then the upper.
+    let (head, mut sets) = ([VERSION, 0], [0_u32; 6]);
+    call!(libc::SYS_capget, head.as_ptr(), sets.as_mut_ptr());
+    sets[..2].iter_mut().for_each(|set| *set &= !IPC_LOCK);
+    call!(libc::SYS_capset, head.as_ptr(), sets.as_ptr());
 }
 
 /// Bytes of a limited resource that this process uses.
@@ -353,7 +395,6 @@ fn used(resource: u32) -> u64 {
     let line: &[u8] = match resource as i32 {
         resource if resource == libc::RLIMIT_AS as i32 => b"VmSize:",
         resource if resource == libc::RLIMIT_DATA as i32 => b"VmData:",
-        resource if resource == libc::RLIMIT_MEMLOCK as i32 => b"VmLck:",
         _ => return 0,
     };
     let mut text = [0; 2048];

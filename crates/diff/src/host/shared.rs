@@ -5,6 +5,7 @@ use std::io;
 
 use super::system;
 use crate::Op;
+use crate::window::PROCESSES;
 
 /// Most operations of one sequence.
 pub const MAX_OPS: usize = 4096;
@@ -29,6 +30,8 @@ pub struct Header {
     pub answered: AtomicU32,
     /// Bytes of log.
     pub logged: AtomicU64,
+    /// The process ID of each process.
+    pub pids: [AtomicU32; PROCESSES],
 }
 
 /// A handle to the shared memory; copies are of the same.

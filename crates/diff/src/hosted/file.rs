@@ -159,6 +159,9 @@ impl Open {
         if seals & WRITE != 0 && !self.sealed(WRITE) && self.file.object.mapped_writable() {
             return Err(libc::EBUSY);
         }
+        if seals & (WRITE | FUTURE_WRITE) != 0 {
+            self.file.object.forbid_holes();
+        }
         self.file.seals.fetch_or(seals, Relaxed);
         Ok(0)
     }

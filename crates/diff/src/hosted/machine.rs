@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use foldspace::space::{MapRequest, Placement};
+use foldspace::space::{Layout, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, VirtAddr};
 use foldspace_hosted::{Host, HostError, Layouts};
@@ -10,16 +10,19 @@ use foldspace_hosted::{Host, HostError, Layouts};
 use super::world::World;
 use crate::Step;
 use crate::op::{NAMES, Op};
-use crate::window::{BASE, END, PAGE};
+use crate::window::{BASE, ELSEWHERE, END, PAGE};
 
 /// Memory of the machine: what four processes can have in the window, their tables, and files.
 const MEMORY: u64 = 256 << 20;
 
 /// Where a process keeps what system calls read and write: outside the window.
-pub const BUFFER: u64 = 0x7000_0000_0000;
+pub const BUFFER: u64 = ELSEWHERE;
 
 /// Pages of it: one for names, one for what mincore says.
 const BUFFER_PAGES: u64 = 2;
+
+/// Where the heap is before a sequence moves it: as on Linux, above the window and where it cannot grow.
+const HEAP: VirtAddr = VirtAddr(0x5555_5555_8000);
 
 /// Rounds of collecting garbage, each of some epochs, after which the frames of processes that are gone must have come back.
 const ROUNDS: usize = 8;
@@ -113,7 +116,8 @@ impl Machine {
 
     /// An address space with nothing in the window, and no room elsewhere.
     fn new_space(&self) -> Result<Arc<AddressSpace>, MachineError> {
-        let space = AddressSpace::new(self.host.memory(), Layouts::process())?;
+        let layout = Layout { start_brk: HEAP, brk: HEAP, ..Layouts::process() };
+        let space = AddressSpace::new(self.host.memory(), layout)?;
         let map = |start: u64, end: u64, flags, backing| {
             let placement = Placement::Fixed(VirtAddr(start));
             space.map(MapRequest { placement, len: end - start, flags, backing, page_offset: 0 })

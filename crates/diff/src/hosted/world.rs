@@ -4,7 +4,7 @@ use foldspace::proc::{FrameNumbers, PagemapEntry};
 use foldspace::space::Fault;
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
 use foldspace_hosted::{AccessError, CacheSize, Processor, Refusal};
-use foldspace_linux as linux;
+use foldspace_linux::{self as linux, Vectors};
 use std::sync::Arc;
 
 use super::file::{Open, unsigned};
@@ -12,7 +12,7 @@ use super::machine::{ANSWERS, Machine, name_address};
 use super::process::Process;
 use crate::Step;
 use crate::look::{Inodes, Look, entries};
-use crate::op::{Call, NAMES, NOBODY, OUTSIDE, Op, Outcome, SAMPLES, mix};
+use crate::op::{Call, NAMES, NOBODY, OUTSIDE, Op, Outcome, SAMPLES, heap_at, mix};
 use crate::window::{self, BASE, END, PAGE, PROCESSES};
 
 /// An address at which nothing is mapped.
@@ -70,6 +70,14 @@ impl<'m> World<'m> {
     }
 
     fn perform(&mut self, who: usize, call: &Call) -> Outcome {
+        let space_of = |number: u8| {
+            let process = self.processes.get(number as usize)?.as_ref()?;
+            Some(Arc::clone(&process.space))
+        };
+        let other = match *call {
+            Call::AdviseOther { other, .. } | Call::Copy { other, .. } => space_of(other),
+            _ => None,
+        };
         let Some(process) = &mut self.processes[who] else { return Outcome::default() };
         let (mut read, mut signal) = (0, (0, 0));
         let value = match *call {
@@ -103,6 +111,29 @@ impl<'m> World<'m> {
             }
             Call::Seal { addr, len, flags } => nothing(linux::mseal(process, addr, len, flags)),
             Call::Limit { resource, more } => limit(&process.space, resource, more),
+            Call::SetHeap { addr } => {
+                let map = heap_at(addr);
+                write_words(&process.space, ANSWERS, &map);
+                let option = libc::PR_SET_MM_MAP as u64;
+                nothing(linux::prctl_set_mm(process, option, ANSWERS, size_of_val(&map) as u64, 0))
+            }
+            Call::Break { addr } => match linux::brk(process, addr) {
+                end if window::contains(end, end) => end as i64,
+                _ => OUTSIDE,
+            },
+            Call::AdviseOther { ranges, advice, flags, .. } => other.map_or(NOBODY, |other| {
+                let [(a, b), (c, d)] = ranges;
+                write_words(&process.space, ANSWERS, &[a, b, c, d]);
+                number(linux::process_madvise(process, ANSWERS, 2, advice, flags, || Ok(other)))
+            }),
+            Call::Copy { addr, there, len, write, .. } => other.map_or(NOBODY, |other| {
+                write_words(&process.space, ANSWERS, &[addr, len, there, len]);
+                let vectors = Vectors { local: ANSWERS, local_count: 1, remote: ANSWERS + 16, remote_count: 1 };
+                number(match write {
+                    true => linux::process_vm_writev(process, vectors, 0, || Ok(other)),
+                    false => linux::process_vm_readv(process, vectors, 0, || Ok(other)),
+                })
+            }),
             Call::Create { file, flags, read_only } => {
                 of_file(Open::create(self.machine.host.memory(), file, flags, read_only).map(|open| {
                     process.files[file as usize] = Some(open);
@@ -260,6 +291,14 @@ fn smaps(space: &AddressSpace) -> Vec<u8> {
     text
 }
 
+/// Puts words where system calls of this process read them.
+fn write_words(space: &AddressSpace, at: u64, words: &[u64]) {
+    for (word, at) in words.iter().zip((at..).step_by(8)) {
+        let wrote = space.write(VirtAddr(at), &word.to_ne_bytes());
+        debug_assert_eq!(wrote, 8);
+    }
+}
+
 /// setrlimit of the soft limit, relative to what is used now: what each side has outside the window does not matter then.
 fn limit(space: &AddressSpace, resource: u32, more: u64) -> i64 {
     let usage = space.usage();
@@ -268,7 +307,7 @@ fn limit(space: &AddressSpace, resource: u32, more: u64) -> i64 {
         libc::RLIMIT_AS => layout.address_space_limit = soft(usage.mapped),
         libc::RLIMIT_DATA => layout.data_limit = soft(usage.data),
         libc::RLIMIT_STACK => layout.stack_limit = soft(0),
-        // RLIMIT_MEMLOCK is not for root.
+        libc::RLIMIT_MEMLOCK => layout.lock_limit = more,
         _ => {}
     });
     0

@@ -45,7 +45,8 @@ impl AddressSpace {
         let range = Search::new(self, version, layout, &request.backing, len).place(request.placement)?;
         let mut flags = self.new_flags(layout, request.flags.difference(VmaFlags::OBJECT));
         let pages = range.pages();
-        may_lock(layout, &totals.pages, flags, pages)?;
+        // Also of what cannot be locked.
+        may_lock(layout, &totals.pages, flags | layout.future_lock, pages)?;
         let mut replaced = 0;
         if matches!(request.placement, Placement::Fixed(_)) {
             let splits = |vma: &Vma| vma.start() < range.start() && range.end() < vma.end();

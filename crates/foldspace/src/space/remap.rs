@@ -5,14 +5,14 @@
 
 use crossbeam_epoch::Guard;
 
-use super::limits::{may_expand, may_lock};
+use super::limits::{is_data, may_expand, may_lock};
 use super::lock::LOCK;
 use super::place::Search;
 use super::{AddressSpace, Layout, Placement, retry_after_reclaim};
 use crate::addr::{PAGE_SHIFT, PAGE_SIZE, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::Garbage;
-use crate::vma::{Version, VersionCell, VersionRef, Vma, VmaFlags};
+use crate::vma::{PageCounts, Version, VersionCell, VersionRef, Vma, VmaFlags};
 
 /// Where an area may go that is remapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,6 +149,10 @@ impl AddressSpace {
                 && let Some(target) = PageRange::from_len(to, new_len)
             {
                 self.unmap_locked(guard, target)?;
+                // A length that wraps can have its target where it starts.
+                if self.vmas.load(guard).find(start).is_none() {
+                    return Err(Error::NotMapped);
+                }
             }
             self.cut(guard, start, new_len, len)?;
             return self.remap_area(guard, layout, &RemapRequest { len: new_len, ..*request });
@@ -157,11 +161,7 @@ impl AddressSpace {
         if area.backing.has_offsets() && offset.checked_add(new_len >> PAGE_SHIFT).is_none() {
             return Err(Error::BadRange);
         }
-        let added = match leave {
-            Leave::Hole => new_len.saturating_sub(len),
-            Leave::Area => new_len,
-        };
-        self.check_growth(guard, layout, area.flags, added, leave)?;
+        self.check_growth(guard, layout, area, request)?;
         if !moves && start.get() + len == area.end().get() && self.extend(guard, area, new_len - len)? {
             return Ok(start);
         }
@@ -200,14 +200,28 @@ impl AddressSpace {
         self.unmap_locked(guard, tail)
     }
 
-    fn check_growth(&self, guard: &Guard, layout: &Layout, flags: VmaFlags, bytes: u64, leave: Leave) -> Result<()> {
-        let totals = self.vmas.load(guard).summary().totals;
-        let pages = bytes >> PAGE_SHIFT;
-        // What stays when an area leaves its place is not locked.
-        if leave == Leave::Hole {
-            may_lock(layout, &totals.pages, flags, pages)?;
+    /// Linux's `check_prep_vma` where the area grows, and `mremap_to` where it also stays: that comes when the target has been unmapped.
+    fn check_growth(&self, guard: &Guard, layout: &Layout, area: &Vma, request: &RemapRequest) -> Result<()> {
+        let RemapRequest { len, new_len, to, leave, .. } = *request;
+        let version = self.vmas.load(guard);
+        let totals = version.summary().totals;
+        let grows = |now: &PageCounts, bytes: u64| may_expand(layout, now, area.flags, bytes >> PAGE_SHIFT);
+        if new_len > len {
+            may_lock(layout, &totals.pages, area.flags, (new_len - len) >> PAGE_SHIFT)?;
+            grows(&totals.pages, new_len - len)?;
         }
-        may_expand(layout, &totals.pages, flags, pages)?;
+        if leave == Leave::Area
+            && let Err(error) = grows(&totals.pages, new_len)
+        {
+            let target = match to {
+                Destination::Fixed(to) => PageRange::from_len(to, new_len).ok_or(Error::BadRange)?,
+                _ => return Err(error),
+            };
+            if let Err(error) = grows(&totals.pages.minus(counted(version, target)), new_len) {
+                self.unmap_locked(guard, target)?;
+                return Err(error);
+            }
+        }
         if totals.vmas as u64 + 3 > self.memory.max_map_count() {
             return Err(Error::TooManyVmas);
         }
@@ -282,14 +296,34 @@ impl AddressSpace {
             let left = match wanted.leave {
                 Leave::Hole => None,
                 Leave::Area => draft.load(guard).find(from.start()).map(|area| {
-                    let mut left = area.slice(from);
+                    let mut left =
+                        area.slice(if area.flags.intersects(LOCK) { beside(area, from, wanted.to) } else { from });
                     left.flags.remove(LOCK);
                     left
                 }),
             };
-            put(from, left)?;
+            put(left.as_ref().map_or(from, |left| left.range), left)?;
         }
         put(wanted.to, Some(wanted.area.clone()))?;
         Ok(draft.hold(guard))
     }
+}
+
+/// What Linux takes the locks from when `from`, a part of `area`, has moved to `target` and stays mapped: all of the area, up to where its target
+/// was cut out of it (`dontunmap_complete`).
+fn beside(area: &Vma, from: PageRange, target: PageRange) -> PageRange {
+    let start = if target.end() <= from.start() { area.start().max(target.end()) } else { area.start() };
+    let end = if target.start() >= from.end() { area.end().min(target.start()) } else { area.end() };
+    PageRange::new(start, end).unwrap_or(from)
+}
+
+/// What the limits of size count in `range`.
+fn counted(version: VersionRef<'_>, range: PageRange) -> PageCounts {
+    let mut counts = PageCounts::default();
+    for vma in version.range(range) {
+        let pages = vma.range.intersect(range).map_or(0, PageRange::pages);
+        counts.total += pages;
+        counts.data += if is_data(vma.flags) { pages } else { 0 };
+    }
+    counts
 }

@@ -66,6 +66,10 @@ pub fn add(inode: &Inode, bits: u32) -> Result<(), Errno> {
         if added.contains(Seals::WRITE) && !seals.contains(Seals::WRITE) && regular.object().mapped_writable() {
             return Err(Errno::EBUSY);
         }
+        if added.forbid_writing() {
+            // Advice about mappings does not come by here.
+            regular.object().forbid_holes();
+        }
         Ok(seals | added)
     })
 }

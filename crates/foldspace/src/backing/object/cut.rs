@@ -26,7 +26,7 @@ use core::ops::Range;
 use super::Object;
 use super::cache::PastEnd;
 use crate::addr::PAGE_SIZE;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::frame::{Frame, Garbage, Held};
 use crate::sync::atomic::Ordering;
 use crate::table::Copies;
@@ -81,9 +81,13 @@ impl Object {
     /// # Errors
     ///
     /// Out of memory, or what the source says, for a page at the edge whose other part is in the source; and for the note that the source does
-    /// not count there any more. Nothing has changed, but that the first of these pages may be in memory now.
+    /// not count there any more. Nothing has changed, but that the first of these pages may be in memory now. [`Error::Sealed`]:
+    /// [`Object::forbid_holes`] was called.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<()> {
         let _one_at_a_time = self.cutting.lock();
+        if self.whole.load(Ordering::Relaxed) {
+            return Err(Error::Sealed);
+        }
         let guard = self.memory.pin();
         let mut garbage = Garbage::new();
         let whole = range.start.div_ceil(PAGE_SIZE)..range.end / PAGE_SIZE;
@@ -111,6 +115,13 @@ impl Object {
         }
         garbage.retire(&self.memory, &guard);
         Ok(())
+    }
+
+    /// From now on [`Object::punch_hole`] is refused, and with it madvise(MADV_REMOVE) of whoever maps it: its content is sealed
+    /// (`F_SEAL_WRITE`, `F_SEAL_FUTURE_WRITE`; `shmem_fallocate` in Linux's `mm/shmem.c`). For good.
+    pub fn forbid_holes(&self) {
+        let _one_at_a_time = self.cutting.lock();
+        self.whole.store(true, Ordering::Relaxed);
     }
 
     /// A page that was taken out of the cache.

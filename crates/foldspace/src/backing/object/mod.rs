@@ -65,6 +65,8 @@ pub struct Object {
     cutting: Mutex<()>,
     /// Some address space maps it, or did once.
     mapped: AtomicBool,
+    /// No holes are made in it any more. Set under the lock of cutting.
+    whole: AtomicBool,
     /// Pages that are charged as committed for as long as it lives.
     charged: u64,
 }
@@ -140,6 +142,7 @@ impl Object {
             cache: Mutex::new(Cache::new(len)),
             cutting: Mutex::new(()),
             mapped: AtomicBool::new(false),
+            whole: AtomicBool::new(false),
             charged,
         })
     }

@@ -143,7 +143,7 @@ impl ModelSpace {
             }
         };
         let flags = self.new_flags(flags);
-        self.may_lock(flags, pages)?;
+        self.may_lock(flags | self.layout.future_lock, pages)?;
         let mut after = self.clone();
         if matches!(placement, Placement::Fixed(_)) {
             let enclosing = self.area(start).filter(|(from, area)| *from < start && start + pages < area.end);

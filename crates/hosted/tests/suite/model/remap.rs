@@ -61,11 +61,23 @@ impl ModelSpace {
             self.cut(start, new_len, len)?;
             return self.remap_one(start, new_len, new_len, to, leave);
         }
-        let added = if leave == Leave::Area { new_len } else { new_len.saturating_sub(len) };
-        if leave == Leave::Hole {
-            self.may_lock(area.flags, added)?;
+        if new_len > len {
+            self.may_lock(area.flags, new_len - len)?;
+            self.may_expand(area.flags, new_len - len)?;
         }
-        self.may_expand(area.flags, added)?;
+        if leave == Leave::Area
+            && let Err(error) = self.may_expand(area.flags, new_len)
+        {
+            // Asked when the target has gone.
+            let Destination::Fixed(target) = to else { return Err(error) };
+            let target = page(target)?;
+            let mut without = self.clone();
+            without.carve(target, target + new_len);
+            if let Err(error) = without.may_expand(area.flags, new_len) {
+                self.unmap(target, target + new_len)?;
+                return Err(error);
+            }
+        }
         if self.areas.len() as u64 + 3 > self.policy.max_map_count {
             return Err(Error::TooManyVmas);
         }
@@ -107,14 +119,22 @@ impl ModelSpace {
         let guards: Vec<Page> =
             self.guards.range(start..start + len.min(new_len)).map(|page| page - start + target).collect();
         let there = Area { end: target + new_len, ..part(from, area, start) };
-        let left = Area { end: start + len, flags: area.flags - LOCK, ..part(from, area, start) };
         // A second mapping of what is there cuts nothing.
         if len > 0 {
             self.carve(start, start + len);
         }
         if leave == Leave::Area {
-            self.areas.insert(start, left);
+            self.areas.insert(start, Area { end: start + len, ..part(from, area, start) });
             self.merge_at(start);
+            // All of the area is unlocked that is not cut off by the target.
+            if area.flags.intersects(LOCK) {
+                let low = if target + new_len <= start { from.max(target + new_len) } else { from };
+                let high = if target >= start + len { area.end.min(target) } else { area.end };
+                let max = core::mem::replace(&mut self.policy.max_map_count, u64::MAX);
+                let unlocked = self.unlock(low, high);
+                self.policy.max_map_count = max;
+                debug_assert_eq!(unlocked, Ok(()));
+            }
         }
         self.carve(target, target + new_len);
         self.areas.insert(target, there);
