@@ -14,11 +14,11 @@ pub use {
 #[inline(always)]
 pub fn point() {}
 
-/// Loads one of many slots that are looked through, most of them empty. (A checker that stopped at each of them would explore little else.)
+/// Loads one of many slots that are looked through under a lock, most of them empty. (A checker that stopped at each would explore little else.)
 #[cfg(not(foldspace_shuttle))]
 #[inline(always)]
-pub fn glance(slot: &atomic::AtomicU64) -> u64 {
-    slot.load(atomic::Ordering::Relaxed)
+pub fn glance(slot: &atomic::AtomicU64, order: atomic::Ordering) -> u64 {
+    slot.load(order)
 }
 
 #[cfg(foldspace_shuttle)]

@@ -473,7 +473,10 @@ impl Memory {
 
     /// Gives back the frame of a dead table, all zeros.
     pub(crate) fn free_zeroed(&self, frame: Frame) {
-        debug_assert!(self.entries(frame).iter().all(|entry| glance(entry) == 0), "a freed table is empty");
+        debug_assert!(
+            self.entries(frame).iter().all(|entry| glance(entry, Ordering::Relaxed) == 0),
+            "a freed table is empty"
+        );
         let mut cache = self.cache().lock();
         if cache.zeroed.len >= CACHE_SIZE {
             self.spill(&mut cache.zeroed, SPILL);

@@ -27,8 +27,8 @@ pub fn point() {
 
 /// Loads one of many slots that are looked through: a point only where there is something.
 #[inline]
-pub fn glance(slot: &atomic::AtomicU64) -> u64 {
-    if slot.unobserved() != 0 { slot.load(atomic::Ordering::Relaxed) } else { 0 }
+pub fn glance(slot: &atomic::AtomicU64, order: atomic::Ordering) -> u64 {
+    if slot.unobserved() != 0 { slot.load(order) } else { 0 }
 }
 
 /// As [`core::hint`].

@@ -5,6 +5,7 @@ use crate::addr::{Index, Level};
 use crate::error::Result;
 use crate::frame::{Frame, Home, Kind, Memory, Slot};
 use crate::sync::atomic::Ordering;
+use crate::sync::glance;
 
 /// A locked table, whoever shares it. For changes that all sharers make alike, since they have the same areas here: pages that an object has lost
 /// are taken out, and pages that it has are put into tables of its own.
@@ -38,7 +39,7 @@ impl<'m> Common<'m> {
     }
 
     pub(super) fn entry(&self, index: Index) -> Entry {
-        Entry::from_bits(self.memory.entries(self.table)[index.get()].load(Ordering::Relaxed))
+        Entry::from_bits(glance(&self.memory.entries(self.table)[index.get()], Ordering::Relaxed))
     }
 
     pub(super) fn take(&self, index: Index) -> Entry {

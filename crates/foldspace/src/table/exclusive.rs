@@ -46,7 +46,7 @@ impl<'m> Exclusive<'m> {
 
     #[inline]
     pub(crate) fn entry(&self, index: Index) -> Entry {
-        Entry::from_bits(self.memory.entries(self.table)[index.get()].load(Ordering::Relaxed))
+        Entry::from_bits(glance(&self.memory.entries(self.table)[index.get()], Ordering::Relaxed))
     }
 
     /// Whether every slot is empty.
@@ -217,7 +217,7 @@ struct Run {
 fn move_slots(records: &[Record], old: &[AtomicU64], new: &[AtomicU64], first: Slot) -> Run {
     let (mut passed, mut empty, mut untracked) = (0, 0, 0);
     for (old, new) in old.iter().zip(new) {
-        let entry = Entry::from_bits(glance(old));
+        let entry = Entry::from_bits(glance(old, Ordering::Relaxed));
         if entry.is_empty() {
             empty += 1;
         } else if entry.is_object() || new.load(Ordering::Relaxed) != 0 {

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::frame::{Frame, Garbage, Memory};
 use crate::platform::{Flush, SpaceId};
 use crate::sync::atomic::Ordering;
+use crate::sync::glance;
 
 /// The root table of an address space, and the way to everything below it.
 #[derive(Clone, Copy)]
@@ -107,6 +108,12 @@ impl<'m> Root<'m> {
     pub(crate) fn load(&self, table: Frame, index: Index) -> Entry {
         // Acquire: pairs with the store that linked what the entry refers to.
         Entry::from_bits(self.memory.entries(table)[index.get()].load(Ordering::Acquire))
+    }
+
+    /// [`Root::load`], of many in a row.
+    #[inline]
+    pub(super) fn glance(&self, table: Frame, index: Index) -> Entry {
+        Entry::from_bits(glance(&self.memory.entries(table)[index.get()], Ordering::Acquire))
     }
 
     /// Walks down to the leaf of `addr`, or to the first empty slot. Takes no lock; the caller is pinned, so that a table that is being

@@ -141,7 +141,7 @@ impl<'m> Root<'m> {
         let Some(below) = level.below() else { return 0 };
         let mut count = 0;
         for part in parts(range, level) {
-            let entry = table.map_or(Entry::NONE, |table| self.load(table, part.index));
+            let entry = table.map_or(Entry::NONE, |table| self.glance(table, part.index));
             if !touch.includes(self.memory, entry, &part, level) {
                 continue;
             }
@@ -256,7 +256,7 @@ struct Spare<'a> {
 
 fn holds_private_below(root: &Root<'_>, table: Frame, level: Level, range: PageRange) -> bool {
     parts(range, level).any(|part| {
-        let entry = root.load(table, part.index);
+        let entry = root.glance(table, part.index);
         match level.below() {
             None => entry.is_private(),
             Some(below) => {

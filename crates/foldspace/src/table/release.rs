@@ -58,11 +58,11 @@ pub(crate) fn release_table(memory: &Memory, table: Frame, level: Level, garbage
 pub(crate) fn for_each_used(entries: &[AtomicU64], mut visit: impl FnMut(Index, Entry)) {
     const AT_ONCE: usize = 8;
     for (group, slots) in entries.chunks_exact(AT_ONCE).enumerate() {
-        if slots.iter().fold(0, |any, slot| any | glance(slot)) == 0 {
+        if slots.iter().fold(0, |any, slot| any | glance(slot, Ordering::Relaxed)) == 0 {
             continue;
         }
         for (position, slot) in slots.iter().enumerate() {
-            let bits = glance(slot);
+            let bits = glance(slot, Ordering::Relaxed);
             if bits != 0 {
                 visit(Index::truncate((group * AT_ONCE + position) as u64), Entry::from_bits(bits));
             }

@@ -37,12 +37,14 @@ impl Object {
         Ok(done)
     }
 
-    /// Writes at `offset`; the length grows as needed. Returns how many bytes there was memory for.
+    /// Writes at `offset`; the length grows as needed. Returns how many bytes there was memory for. Nothing is cut off meanwhile, so what was
+    /// written is there, or was cut off afterwards (on Linux both hold the inode's lock).
     ///
     /// # Errors
     ///
     /// Out of memory, or what the source says, if not even one byte could be written; [`Error::BadRange`] if the end would wrap.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
+        let _nothing_is_cut = self.cutting.lock();
         let _guard = self.memory.pin();
         offset.checked_add(bytes.len() as u64).ok_or(Error::BadRange)?;
         let mut done = 0;

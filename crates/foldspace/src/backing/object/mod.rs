@@ -61,7 +61,7 @@ pub struct Object {
     /// In bytes. Becomes smaller only under the lock of the cache.
     len: AtomicU64,
     cache: Mutex<Cache>,
-    /// Held while a piece is cut out, until no address space shows it any more. Outermost of all locks.
+    /// Held while a piece is cut out, until no address space shows it any more, and while bytes are written. Outermost of all locks.
     cutting: Mutex<()>,
     /// Some address space maps it, or did once.
     mapped: AtomicBool,

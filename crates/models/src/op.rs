@@ -1,0 +1,121 @@
+//! What the actors of a model do.
+
+use foldspace::PageRange;
+use foldspace::space::{Destination, Leave, MapRequest, Placement, RemapRequest};
+use foldspace::vma::{Backing, VmaFlags};
+
+use crate::stage::{Hands, RW, Stage, Who, page, pages};
+
+/// One operation. Pages are counted from the start of the stage's range; what a store stores is one byte, at the offset of its actor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    Load(u64),
+    Store(u64, u8),
+    /// By another processor that runs the same address space.
+    LoadElsewhere(u64),
+    StoreElsewhere(u64, u8),
+    /// By the kernel, as write(2) does.
+    Write(u64, u8),
+    Fork,
+    Exit,
+    Clear,
+    Unmap(u64, u64),
+    Map(u64, u64),
+    MapFile(u64, u64),
+    Protect(u64, u64, Allow),
+    Discard(u64, u64),
+    /// Pages `.0` to `.1` go to where `.2` is.
+    Move(u64, u64, u64),
+    /// The file has so many pages from now on.
+    Truncate(u64),
+    Punch(u64, u64),
+    WriteFile(u64, u8),
+    /// The lines of maps.
+    Maps,
+    /// The area at a page or after it, asked of the current version.
+    Query(u64),
+    /// Looks up who maps what the page shows. Exact at rest only, so only that it ends.
+    WhoMaps(u64),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Allow {
+    Nothing,
+    Reading,
+    Writing,
+}
+
+impl Op {
+    /// Does it for an actor of `who`, and says what came of it.
+    pub fn perform(self, stage: &Stage, who: Who, hands: &mut Hands) -> String {
+        if self == Op::Exit {
+            hands.leave();
+            return stage.take(who).is_some().to_string();
+        }
+        let (Some(space), offset) = (stage.space(who), hands.offset) else { return "no space".into() };
+        match self {
+            Op::Load(at) => hands.near.load_byte(page(at), offset),
+            Op::LoadElsewhere(at) => hands.far.load_byte(page(at), offset),
+            Op::Store(at, value) => hands.near.store_byte(page(at), offset, value),
+            Op::StoreElsewhere(at, value) => hands.far.store_byte(page(at), offset, value),
+            Op::Write(at, value) => space.write(page(at).checked_add(offset).expect("small"), &[value]).to_string(),
+            Op::Fork => {
+                let child = space.fork();
+                let outcome = format!("{:?}", child.as_ref().map(|_| ()));
+                hands.made.extend(child.ok());
+                outcome
+            }
+            Op::Exit => unreachable!("done above"),
+            Op::Clear => format!("{:?}", space.clear()),
+            Op::Unmap(from, until) => format!("{:?}", space.unmap(pages(from, until))),
+            Op::Map(from, until) => stage.map(&space, pages(from, until), Backing::Anonymous),
+            Op::MapFile(from, until) => stage.map(&space, pages(from, until), Backing::Object(stage.file.clone())),
+            Op::Protect(from, until, allow) => {
+                let flags = match allow {
+                    Allow::Nothing => VmaFlags::empty(),
+                    Allow::Reading => VmaFlags::READ,
+                    Allow::Writing => VmaFlags::READ | VmaFlags::WRITE,
+                };
+                format!("{:?}", space.protect(pages(from, until), flags))
+            }
+            Op::Discard(from, until) => format!("{:?}", space.discard(pages(from, until))),
+            Op::Move(from, until, to) => {
+                let range = pages(from, until);
+                let to = Destination::Fixed(page(to));
+                let (len, leave) = (range.len(), Leave::Hole);
+                let moved = space.remap(RemapRequest { start: range.start(), len, new_len: len, to, leave });
+                format!("{moved:?}")
+            }
+            Op::Truncate(length) => format!("{:?}", stage.file.set_len(page(length).get() - page(0).get())),
+            Op::Punch(from, until) => {
+                let bytes = |at| page(at).get() - page(0).get();
+                format!("{:?}", stage.file.punch_hole(bytes(from)..bytes(until)))
+            }
+            Op::WriteFile(at, value) => {
+                let offset = page(at).get() - page(0).get() + offset;
+                format!("{:?}", stage.file.write_at(offset, &[value]))
+            }
+            Op::Maps => stage.maps(&space),
+            Op::Query(at) => {
+                let held = space.vmas();
+                let found = held.view().find_at_or_after(page(at));
+                found.map_or_else(|| "none".into(), |vma| format!("{:?} {:?}", vma.range, vma.flags))
+            }
+            Op::WhoMaps(at) => {
+                if let Ok(shown) = stage.host.translate(&space, page(at)) {
+                    let found = space.memory().mappings(shown.frame, |_, _| {});
+                    found.expect("there is heap");
+                }
+                String::new()
+            }
+        }
+    }
+}
+
+impl Stage {
+    /// Maps `range`, writable; what was there goes.
+    pub fn map(&self, space: &foldspace::AddressSpace, range: PageRange, backing: Backing) -> String {
+        let (placement, len) = (Placement::Fixed(range.start()), range.len());
+        format!("{:?}", space.map(MapRequest { placement, len, flags: RW, backing, page_offset: 0 }))
+    }
+}
