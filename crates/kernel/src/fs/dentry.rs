@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use spin::Mutex;
 
 use super::inode::{Inode, Kind};
+use super::tree;
 use crate::errno::Errno;
 
 /// Longest name of one component, bytes (`NAME_MAX`).
@@ -129,6 +130,17 @@ impl Dentry {
             }
             Kind::Proc(node) => node.lookup(self, name),
             _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    /// The same for who does not hold [`tree::CHANGE`]: a name that is just being replaced by a rename is there.
+    pub fn lookup(self: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
+        match self.child(name) {
+            Err(Errno::ENOENT) if matches!(self.inode.kind, Kind::Directory) => {
+                let _change = tree::CHANGE.lock();
+                self.child(name)
+            }
+            found => found,
         }
     }
 

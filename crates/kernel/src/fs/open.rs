@@ -68,7 +68,7 @@ fn open_or_create(
         if *trailing_slash {
             return Err(Errno::EISDIR);
         }
-        match directory.child(name) {
+        match directory.lookup(name) {
             Ok(_) if flags.contains(OpenFlags::EXCLUSIVE) => return Err(Errno::EEXIST),
             Ok(child) => {
                 let child = child.uncovered();

@@ -183,7 +183,7 @@ impl<'a> Lookup<'a> {
                     at = self.context.up(&at);
                     continue;
                 }
-                name => at.child(name)?.uncovered(),
+                name => at.lookup(name)?.uncovered(),
             };
             let stays = is_last && last_link == LastLink::Keep && next == text.len();
             if !child.inode.is_symlink() || stays {

@@ -262,6 +262,11 @@ struct End {
 
 impl End {
     fn new(pipe: &Arc<Pipe>, flags: OpenFlags) -> End {
+        End::counted(pipe, flags).0
+    }
+
+    /// Opens an end; returns how often the pipe had been opened for reading and for writing by then.
+    fn counted(pipe: &Arc<Pipe>, flags: OpenFlags) -> (End, u64, u64) {
         let end = End { pipe: pipe.clone(), reads: flags.readable(), writes: flags.writable() };
         let mut state = pipe.state.lock();
         if end.reads {
@@ -272,8 +277,9 @@ impl End {
             state.writers += 1;
             state.writer_opens += 1;
         }
+        let opens = (state.reader_opens, state.writer_opens);
         drop(state);
-        end
+        (end, opens.0, opens.1)
     }
 }
 
@@ -340,12 +346,8 @@ pub fn open(pipe: &Arc<Pipe>, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> 
     if writes && !reads && non_blocking && pipe.state.lock().readers == 0 {
         return Err(Errno::ENXIO);
     }
-    let end = End::new(pipe, flags);
     // An open of the other side counts even if it is closed again before this one runs.
-    let (reader_opens, writer_opens) = {
-        let state = pipe.state.lock();
-        (state.reader_opens, state.writer_opens)
-    };
+    let (end, reader_opens, writer_opens) = End::counted(pipe, flags);
     pipe.announce(&pipe.readable);
     pipe.announce(&pipe.writable);
     if reads && !writes && !non_blocking {

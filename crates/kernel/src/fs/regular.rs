@@ -87,8 +87,9 @@ pub struct Regular {
     label: Arc<Mutex<Label>>,
     /// Whether the content came from the archive, so that blocks are counted by length (they are in the archive, cached or not).
     from_archive: bool,
-    /// Held while the end is looked up and written to (`O_APPEND`).
-    append: Mutex<()>,
+    /// Held by whoever changes content or length (Linux's `i_rwsem`, held for writing): a write is done as a whole, at an end that stays where it is
+    /// (`O_APPEND`), and under seals that stay as they are.
+    change: Mutex<()>,
     seals: Mutex<Seals>,
 }
 
@@ -114,7 +115,7 @@ impl Regular {
             object,
             label,
             from_archive: !content.is_empty(),
-            append: Mutex::new(()),
+            change: Mutex::new(()),
             seals: Mutex::new(Seals::SEAL),
         };
         Ok(Inode::numbered(superblock, number, Kind::Regular(regular), attributes))
@@ -153,6 +154,7 @@ impl Regular {
 
     /// Changes the seals to what `change` makes of them, unless that fails.
     pub fn change_seals(&self, change: impl FnOnce(Seals) -> Result<Seals, Errno>) -> Result<(), Errno> {
+        let _change = self.change.lock();
         let mut seals = self.seals.lock();
         *seals = change(*seals)?;
         Ok(())
@@ -166,6 +168,11 @@ impl Regular {
 
     /// Sets the length. `EFBIG` beyond what a file can have, `ENOSPC` without memory, `EPERM` against a seal.
     pub fn set_len(&self, len: u64) -> Result<(), Errno> {
+        let _change = self.change.lock();
+        self.set_len_locked(len)
+    }
+
+    fn set_len_locked(&self, len: u64) -> Result<(), Errno> {
         if len > i64::MAX as u64 {
             return Err(Errno::EFBIG);
         }
@@ -175,13 +182,14 @@ impl Regular {
 
     /// Gives pages to `start..end`, also past the end of the file. Errors in the order of Linux's `shmem_fallocate`.
     pub fn allocate(&self, start: u64, end: u64, at_end: End) -> Result<(), Errno> {
+        let _change = self.change.lock();
         let len = self.object.len();
         if end > len && self.seals().contains(Seals::GROW) {
             return Err(Errno::EPERM);
         }
         self.object.ensure(start..end).map_err(no_space)?;
         if at_end == End::Moves && end > self.object.len() {
-            self.set_len(end)?;
+            self.set_len_locked(end)?;
         }
         Ok(())
     }
@@ -189,6 +197,7 @@ impl Regular {
     /// Makes `start..end` a hole: pages that lie in it go, also where they are mapped shared, and bytes around them become zeros. `EPERM` against
     /// a seal.
     pub fn punch_hole(&self, start: u64, end: u64) -> Result<(), Errno> {
+        let _change = self.change.lock();
         if self.seals().forbid_writing() {
             return Err(Errno::EPERM);
         }
@@ -198,6 +207,7 @@ impl Regular {
     /// Zeroes `start..end`, as far as it lies below the end of the file.
     pub fn zero(&self, start: u64, end: u64) -> Result<(), Errno> {
         static ZEROS: [u8; CHUNK] = [0; CHUNK];
+        let _change = self.change.lock();
         let mut at = start;
         let end = end.min(self.object.len());
         while at < end {
@@ -240,8 +250,8 @@ impl Regular {
         Ok(done)
     }
 
-    /// Writes at `offset`; returns the bytes written. `EPERM` against a seal, if that allows no byte.
-    pub fn write_from(&self, offset: u64, from: &mut dyn Supply) -> SysResult {
+    /// Writes at `offset`; returns the bytes written. `EPERM` against a seal, if that allows no byte. With the content locked.
+    fn write_from(&self, offset: u64, from: &mut dyn Supply) -> SysResult {
         let seals = self.seals();
         let mut allowed = usize::MAX;
         if seals.forbid_writing() {
@@ -342,7 +352,7 @@ impl Body for RegularBody {
         // As on Linux, O_APPEND wins over the offset of pwrite.
         let append = file.flags().contains(OpenFlags::APPEND);
         let mut position = if at.is_none() { Some(file.position.lock()) } else { None };
-        let _end_is_stable = append.then(|| regular.append.lock());
+        let _change = regular.change.lock();
         let offset = match (&position, at) {
             _ if append => regular.object.len(),
             (Some(position), _) => **position,

@@ -99,12 +99,10 @@ fn leave(task: &Arc<Task>, status: ExitStatus) {
     if task.is_leader() {
         process.set_leader_status(status);
     }
-    process.thread_ended(task);
-    let last = {
-        let mut threads = process.threads.lock();
-        threads.retain(|thread| thread.pid != task.pid);
-        threads.is_empty()
-    };
+    let (last, stop) = process.thread_ended(task);
+    if let Some(stop) = stop {
+        tree::report_stopped(process, stop);
+    }
     if !task.is_leader() {
         tree::remove_thread(task.pid);
     }

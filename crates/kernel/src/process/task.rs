@@ -16,7 +16,7 @@ use super::limits::Limits;
 use super::signal::action::Handlers;
 use super::signal::pending::Pending;
 use super::signal::state::TaskSignals;
-use super::signal::stop::GroupState;
+use super::signal::stop::{GroupState, Stopped};
 use super::signal::{self, Signal};
 use super::slot::Slot;
 use super::timer::RealTimer;
@@ -354,11 +354,16 @@ impl Process {
             return false;
         }
         self.notify_all();
-        self.resume.wait_uninterruptible(|| {
-            (self.threads.lock().len() == 1 || self.group.lock().exit_status().is_some()).then_some(())
-        });
-        self.group.lock().end_exec();
-        self.group.lock().exit_status().is_none()
+        self.resume.wait_uninterruptible(|| self.is_alone_or_ending().then_some(()));
+        let mut group = self.group.lock();
+        group.end_exec();
+        group.exit_status().is_none()
+    }
+
+    /// What whoever has called exec waits for.
+    fn is_alone_or_ending(&self) -> bool {
+        let ending = self.group.lock().exit_status().is_some();
+        ending || self.threads.lock().len() == 1
     }
 
     /// Makes all threads but the first end, and that one become `program`. False if the group is ending already.
@@ -377,9 +382,7 @@ impl Process {
         if self.handed_over.lock().is_none() {
             return None;
         }
-        self.resume.wait_uninterruptible(|| {
-            (self.threads.lock().len() == 1 || self.group.lock().exit_status().is_some()).then_some(())
-        });
+        self.resume.wait_uninterruptible(|| self.is_alone_or_ending().then_some(()));
         let program = self.handed_over.lock().take();
         let mut group = self.group.lock();
         group.end_exec();
@@ -395,12 +398,24 @@ impl Process {
         self.accounts.lock().leader = Some(status);
     }
 
-    /// Takes over what an ending thread leaves.
-    pub(super) fn thread_ended(&self, task: &Task) {
+    /// Takes over what an ending thread leaves: its account, signals that it was to take, its part in a stop. Says whether it was the last, and
+    /// which stop is complete without it.
+    pub(super) fn thread_ended(&self, task: &Task) -> (bool, Option<Stopped>) {
         let uid = task.credentials.lock().uid;
-        let mut accounts = self.accounts.lock();
-        accounts.threads = accounts.threads.plus(task.thread_usage());
-        accounts.uid = uid;
+        let mut group = self.group.lock();
+        let mut threads = self.threads.lock();
+        {
+            let mut accounts = self.accounts.lock();
+            accounts.threads = accounts.threads.plus(task.thread_usage());
+            accounts.uid = uid;
+        }
+        threads.retain(|thread| thread.pid != task.pid);
+        if !self.pending.lock().set().is_empty() {
+            for other in threads.iter() {
+                other.notify();
+            }
+        }
+        (threads.is_empty(), group.thread_left(threads.len()))
     }
 
     /// How the process has ended: all threads have.
@@ -419,8 +434,10 @@ impl Process {
 
     /// What its threads have used, ended ones included.
     pub fn usage(&self) -> Usage {
+        // In this order a thread that ends meanwhile is counted once.
+        let threads = self.threads.lock();
         let ended = self.accounts.lock().threads;
-        self.threads.lock().iter().fold(ended, |sum, task| sum.plus(task.thread_usage()))
+        threads.iter().fold(ended, |sum, task| sum.plus(task.thread_usage()))
     }
 
     /// What children that it has waited for had used.

@@ -13,7 +13,7 @@ use spin::{Mutex, MutexGuard};
 
 use super::exit::ExitStatus;
 use super::signal::info::{Child, SigInfo, code};
-use super::signal::stop::StopEnded;
+use super::signal::stop::{GroupState, StopEnded, Stopped};
 use super::signal::{Signal, send};
 use super::usage::Usage;
 use super::{Pid, Process, Task};
@@ -82,6 +82,13 @@ pub struct Removed(#[expect(dead_code, reason = "held to be dropped")] Option<(N
 /// Locks the tree.
 pub(super) fn lock() -> MutexGuard<'static, Tree> {
     TREE.lock()
+}
+
+impl Node {
+    /// Whether it is a zombie.
+    fn has_ended(&self) -> bool {
+        matches!(self.state, State::Zombie { .. })
+    }
 }
 
 impl Tree {
@@ -455,21 +462,31 @@ fn child_info(process: &Process, status: i32, usage: &Usage) -> Child {
 }
 
 /// Tells the parent that a process has come to rest.
-pub(super) fn report_stopped(process: &Arc<Process>, signal: Signal) {
-    let state = State::Stopped { signal, told: false };
-    report_change(process, state, code::CLD_STOPPED, signal);
+pub(super) fn report_stopped(process: &Arc<Process>, stop: Stopped) {
+    let state = State::Stopped { signal: stop.signal, told: false };
+    report_change(process, state, code::CLD_STOPPED, stop.signal, |group| group.is_in(&stop));
 }
 
 /// Tells the parent that a process goes on after a stop.
 pub(super) fn report_continued(process: &Arc<Process>, ended: StopEnded) {
     if ended.complete {
-        report_change(process, State::Running, code::CLD_CONTINUED, Signal::CONT);
+        report_change(process, State::Running, code::CLD_CONTINUED, Signal::CONT, |group| !group.is_stopped());
     }
 }
 
-fn report_change(process: &Arc<Process>, state: State, code: i32, status: Signal) {
+/// Reports, unless what is to be reported is not so any more when it is its turn: then something newer is being reported.
+fn report_change(
+    process: &Arc<Process>,
+    state: State,
+    code: i32,
+    status: Signal,
+    is_still_so: impl FnOnce(&GroupState) -> bool,
+) {
     let notice = {
         let mut tree = lock();
+        if !is_still_so(&process.group.lock()) || tree.node(process.pid).is_none_or(Node::has_ended) {
+            return;
+        }
         tree.set_state(process.pid, state);
         let Some(node) = tree.node_mut(process.pid) else { return };
         node.continued = matches!(state, State::Running);

@@ -104,8 +104,11 @@ fn rt_sigprocmask(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
         before
     };
-    if set.is_some() && ctx.task.signal_pending() {
-        ctx.task.notify();
+    if set.is_some() {
+        if ctx.task.signal_pending() {
+            ctx.task.notify();
+        }
+        send::hand_on(ctx.task);
     }
     if old != 0 {
         uaccess::write(old, &before.bits())?;
@@ -144,6 +147,7 @@ fn rt_sigsuspend(ctx: &mut SyscallContext<'_>) -> SysResult {
         signals.saved = Some(signals.blocked);
         signals.blocked = mask;
     }
+    send::hand_on(ctx.task);
     let error = wait_for_signal();
     // The old mask comes back when the signals are dealt with.
     ctx.task.notify();
@@ -285,6 +289,7 @@ fn rt_sigreturn(ctx: &mut SyscallContext<'_>) -> SysResult {
     if leave_handler(ctx.task, ctx.frame, fpu).is_err() {
         send::force(ctx.task, SigInfo::kernel(Signal::SEGV));
     }
+    send::hand_on(ctx.task);
     // The result register is one of those that were restored.
     Ok(ctx.frame.rax as usize)
 }

@@ -71,10 +71,7 @@ fn settle_group(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
     let process = &task.process;
     loop {
         let own = task.signals.lock().exit;
-        let (exit, stop) = {
-            let group = process.group.lock();
-            (own.or(group.must_exit(task.pid)), group.stop_signal())
-        };
+        let exit = own.or(process.group.lock().must_exit(task.pid));
         if exit.is_some() {
             return exit;
         }
@@ -84,10 +81,16 @@ fn settle_group(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
             exec::commit(task, frame, program);
             continue;
         }
-        let signal = stop?;
-        let threads = process.threads.lock().len();
-        if process.group.lock().thread_stopped(threads) {
-            tree::report_stopped(process, signal);
+        let complete = {
+            let mut group = process.group.lock();
+            if group.must_exit(task.pid).is_some() {
+                continue;
+            }
+            group.stop_signal()?;
+            group.thread_stopped(process.threads.lock().len())
+        };
+        if let Some(stop) = complete {
+            tree::report_stopped(process, stop);
         }
         process.resume.wait_uninterruptible(|| {
             let group = process.group.lock();
@@ -98,13 +101,19 @@ fn settle_group(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
 
 /// Takes the signal to deal with now.
 fn next(task: &Task) -> Option<SigInfo> {
+    // With the group locked, a SIGCONT comes either before a stopping signal is taken, and forgets it, or after it was noted that it was.
+    let mut group = task.process.group.lock();
     let mut signals = task.signals.lock();
     let wanted = SigSet::from_bits(!signals.blocked.bits());
     // What the program did itself comes before what others sent.
     if !signals.pending.set().intersection(wanted).intersection(SigSet::SYNCHRONOUS).is_empty() {
         return signals.pending.take(wanted.intersection(SigSet::SYNCHRONOUS));
     }
-    signals.pending.take(wanted).or_else(|| task.process.pending.lock().take(wanted))
+    let info = signals.pending.take(wanted).or_else(|| task.process.pending.lock().take(wanted))?;
+    if SigSet::STOPPING.contains(info.signal()) {
+        group.stop_taken();
+    }
+    Some(info)
 }
 
 /// What the program wants; a handler with `SA_RESETHAND` is used up by this.
@@ -169,6 +178,8 @@ fn handle(task: &Arc<Task>, frame: &mut TrapFrame, fpu: &mut FpuState, action: &
         blocked = blocked.with(signal);
     }
     signals.blocked = blocked.without(SigSet::UNBLOCKABLE);
+    drop(signals);
+    super::send::hand_on(task);
 }
 
 /// Decides what an interrupted system call returns, or whether it starts again: `action` is the handler that is about to run, if one is.

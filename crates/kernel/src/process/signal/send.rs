@@ -40,13 +40,15 @@ pub fn send_signal_to_group(pgid: Pid, signal: Signal) {
 pub fn to_process(process: &Arc<Process>, info: SigInfo) -> Result<(), Errno> {
     let signal = info.signal();
     prepare(process, signal);
-    let threads = process.threads.lock().clone();
+    // Locked until one of them has been told: a thread that ends meanwhile finds the signal and tells another.
+    let threads = process.threads.lock();
     let Some(first) = threads.first() else { return Ok(()) };
     if effect(process, first, signal) == Effect::Discard {
         return Ok(());
     }
     process.pending.lock().push(info).map_err(|_| Errno::EAGAIN)?;
     if signal == Signal::KILL {
+        drop(threads);
         kill(process);
         return Ok(());
     }
@@ -58,6 +60,21 @@ pub fn to_process(process: &Arc<Process>, info: SigInfo) -> Result<(), Errno> {
         task.notify();
     }
     Ok(())
+}
+
+/// Tells other threads of signals to the process that `task`, which was to take them, blocks now (Linux's `retarget_shared_pending`).
+pub fn hand_on(task: &Task) {
+    let process = &task.process;
+    let waiting = process.pending.lock().set();
+    if waiting.is_empty() {
+        return;
+    }
+    for other in process.threads.lock().iter().filter(|other| other.pid != task.pid) {
+        let blocked = other.signals.lock().blocked;
+        if !waiting.without(blocked).is_empty() {
+            other.notify();
+        }
+    }
 }
 
 /// Sends a signal to one thread.
@@ -132,17 +149,17 @@ fn prepare(process: &Arc<Process>, signal: Signal) {
         _ if SigSet::STOPPING.contains(signal) => SigSet::EMPTY.with(Signal::CONT),
         _ => return,
     };
-    process.pending.lock().discard(discard);
-    let threads = process.threads.lock().clone();
-    for task in &threads {
-        task.signals.lock().pending.discard(discard);
-    }
-    if signal == Signal::CONT {
-        let ended = process.group.lock().end_stop(threads.len());
-        if let Some(ended) = ended {
-            process.resume.wake_all();
-            tree::report_continued(process, ended);
+    let ended = {
+        let mut group = process.group.lock();
+        for task in process.threads.lock().iter() {
+            task.signals.lock().pending.discard(discard);
         }
+        process.pending.lock().discard(discard);
+        if signal == Signal::CONT { group.end_stop() } else { None }
+    };
+    if let Some(ended) = ended {
+        process.resume.wake_all();
+        tree::report_continued(process, ended);
     }
 }
 

@@ -10,8 +10,22 @@ pub struct GroupState {
     /// The thread that lives on when exec ends all others.
     sole_survivor: Option<u32>,
     stop: Option<Signal>,
+    /// A thread has taken a signal that stops, and `SIGCONT` has not come since (Linux's `JOBCTL_STOP_DEQUEUED`).
+    stop_taken: bool,
     /// Threads that have come to rest in the current stop.
     stopped: usize,
+    /// Whether all had.
+    complete: bool,
+    /// Number of the current stop, or of the last one.
+    number: u64,
+}
+
+/// A stop that all threads have come to rest in: to be reported, unless it has ended meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopped {
+    /// What stopped it.
+    pub signal: Signal,
+    number: u64,
 }
 
 impl GroupState {
@@ -59,24 +73,53 @@ impl GroupState {
         self.stop
     }
 
-    /// Begins a stop, unless the group is stopping already or ending.
+    /// A thread takes a signal that stops by default, from where [`GroupState::end_stop`] discards such signals under the same lock.
+    pub fn stop_taken(&mut self) {
+        self.stop_taken = true;
+    }
+
+    /// Begins a stop, unless the group is stopping already or ending, or `SIGCONT` has come since the signal was taken.
     pub fn begin_stop(&mut self, signal: Signal) {
-        if self.stop.is_none() && self.exit.is_none() {
+        if self.stop.is_none() && self.exit.is_none() && self.stop_taken {
             self.stop = Some(signal);
             self.stopped = 0;
+            self.complete = false;
+            self.number += 1;
         }
     }
 
-    /// One more thread has come to rest; true if all `threads` have.
-    pub fn thread_stopped(&mut self, threads: usize) -> bool {
+    /// One more thread has come to rest, of `threads`; returns the stop if all have now.
+    pub fn thread_stopped(&mut self, threads: usize) -> Option<Stopped> {
         self.stopped += 1;
-        self.stopped == threads
+        self.completed(threads)
     }
 
-    /// Ends a stop, if there is one; says whether every one of `threads` had come to rest.
-    pub fn end_stop(&mut self, threads: usize) -> Option<StopEnded> {
+    /// A thread has ended, and `threads` are left; returns the stop if all of them had come to rest before.
+    pub fn thread_left(&mut self, threads: usize) -> Option<Stopped> {
+        self.completed(threads)
+    }
+
+    fn completed(&mut self, threads: usize) -> Option<Stopped> {
+        let signal = self.stop.filter(|_| !self.complete && threads > 0 && self.stopped >= threads)?;
+        self.complete = true;
+        Some(Stopped { signal, number: self.number })
+    }
+
+    /// Whether this stop goes on.
+    pub fn is_in(&self, stop: &Stopped) -> bool {
+        self.stop.is_some() && self.number == stop.number
+    }
+
+    /// Whether all threads have come to rest in a stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_some() && self.complete
+    }
+
+    /// Ends a stop, if there is one; says whether every thread had come to rest. What was taken and has not begun a stop yet will not.
+    pub fn end_stop(&mut self) -> Option<StopEnded> {
+        self.stop_taken = false;
         self.stop.take()?;
-        Some(StopEnded { complete: self.stopped >= threads })
+        Some(StopEnded { complete: self.complete })
     }
 }
 

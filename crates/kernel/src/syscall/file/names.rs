@@ -61,7 +61,7 @@ fn new_file_name(parent: &Parent) -> Result<&[u8], Errno> {
     let name = parent.last.name(Errno::EEXIST)?;
     if parent.trailing_slash {
         // `filename_create`: what is there exists, what is not cannot be made.
-        return Err(if parent.directory.child(name).is_ok() { Errno::EEXIST } else { Errno::ENOENT });
+        return Err(if parent.directory.lookup(name).is_ok() { Errno::EEXIST } else { Errno::ENOENT });
     }
     Ok(name)
 }
@@ -81,7 +81,7 @@ pub fn unlinkat(task: &Task, dirfd: i32, path_address: u64, flags: u32) -> SysRe
     } else {
         let name = parent.last.name(Errno::EISDIR)?;
         if parent.trailing_slash {
-            let child = parent.directory.child(name)?;
+            let child = parent.directory.lookup(name)?;
             return Err(if child.inode.is_directory() { Errno::EISDIR } else { Errno::ENOTDIR });
         }
         tree::unlink(&parent.directory, name)?;

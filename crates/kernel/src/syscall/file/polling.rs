@@ -12,7 +12,7 @@ use crate::fs::file::Ready;
 use crate::fs::poll::{self, Interest};
 use crate::mm::uaccess;
 use crate::process::Task;
-use crate::process::signal::SigSet;
+use crate::process::signal::{SigSet, send};
 use crate::syscall::SysResult;
 use crate::time::{NANOS_PER_SECOND, monotonic_ns};
 
@@ -124,6 +124,7 @@ fn with_mask(task: &Arc<Task>, mask: (u64, usize), wait: impl FnOnce() -> SysRes
     };
     // What was blocked may be deliverable now.
     task.notify();
+    send::hand_on(task);
     let result = wait();
     let interrupted = matches!(result, Err(error) if error.is_restart() || error == Errno::EINTR);
     {
@@ -135,6 +136,7 @@ fn with_mask(task: &Arc<Task>, mask: (u64, usize), wait: impl FnOnce() -> SysRes
         }
     }
     task.notify();
+    send::hand_on(task);
     result
 }
 
