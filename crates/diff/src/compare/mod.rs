@@ -66,7 +66,7 @@ pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) ->
             Verdict::Parted(at)
         };
         if our.outcome != their.outcome {
-            if rules::parts(op, before, &their.outcome) {
+            if rules::parts(op, before, our.look.as_ref().zip(their.look.as_ref()), &their.outcome) {
                 return part(tally);
             }
             if history.counts_locked_twice(&their.outcome) {
@@ -81,7 +81,7 @@ pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) ->
             (None, None) => {}
             (Some(our), Some(their)) => {
                 if let Err((aspect, text)) = rules::same_look(our, their, &history, tally) {
-                    if rules::parts(op, before, said) {
+                    if rules::parts(op, before, Some((our, their)), said) {
                         return part(tally);
                     }
                     return differ(aspect, text);

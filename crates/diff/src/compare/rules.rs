@@ -193,8 +193,8 @@ impl Rule {
 }
 
 /// Whether the difference after `op` is that of [`Rule::Ends`]: it saw areas with other ends. `before` are the looks of both sides,
-/// Foldspace's first; `said` is what Linux answered.
-pub fn parts(op: &Op, before: Option<(&Look, &Look)>, said: &Outcome) -> bool {
+/// Foldspace's first, `after` those after it; `said` is what Linux answered.
+pub fn parts(op: &Op, before: Option<(&Look, &Look)>, after: Option<(&Look, &Look)>, said: &Outcome) -> bool {
     let Some((ours, theirs)) = before else { return false };
     let starts = |look: &Look, at: u64| look.areas.iter().any(|area| area.start == at);
     // Some area starts or ends in `from..=to` on one side only.
@@ -230,7 +230,11 @@ pub fn parts(op: &Op, before: Option<(&Look, &Look)>, said: &Outcome) -> bool {
         Call::Protect { addr, len, .. } => {
             other_ends(addr, last(addr, len)) && (said.value < 0 || lines(addr, len).any(is_locked))
         }
-        Call::LockAll { .. } => other_ends(0, u64::MAX),
+        // Areas merge, or do not, before they are populated.
+        Call::LockAll { .. } => [before, after].into_iter().flatten().any(|(ours, theirs)| {
+            let ends = |look: &Look| look.areas.iter().map(|area| (area.start, area.end)).collect::<Vec<_>>();
+            ends(ours) != ends(theirs)
+        }),
         _ => false,
     }
 }
