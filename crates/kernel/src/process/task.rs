@@ -16,7 +16,7 @@ use super::limits::Limits;
 use super::signal::action::Handlers;
 use super::signal::pending::Pending;
 use super::signal::state::TaskSignals;
-use super::signal::stop::{GroupState, Stopped};
+use super::signal::stop::{GroupState, Stop};
 use super::signal::{self, Signal};
 use super::slot::Slot;
 use super::timer::RealTimer;
@@ -400,7 +400,7 @@ impl Process {
 
     /// Takes over what an ending thread leaves: its account, signals that it was to take, its part in a stop. Says whether it was the last, and
     /// which stop is complete without it.
-    pub(super) fn thread_ended(&self, task: &Task) -> (bool, Option<Stopped>) {
+    pub(super) fn thread_ended(&self, task: &Task) -> (bool, Option<Stop>) {
         let uid = task.credentials.lock().uid;
         let mut group = self.group.lock();
         let mut threads = self.threads.lock();

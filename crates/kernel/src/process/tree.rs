@@ -13,7 +13,7 @@ use spin::{Mutex, MutexGuard};
 
 use super::exit::ExitStatus;
 use super::signal::info::{Child, SigInfo, code};
-use super::signal::stop::{GroupState, StopEnded, Stopped};
+use super::signal::stop::{GroupState, Stop, StopEnded};
 use super::signal::{Signal, send};
 use super::usage::Usage;
 use super::{Pid, Process, Task};
@@ -462,7 +462,7 @@ fn child_info(process: &Process, status: i32, usage: &Usage) -> Child {
 }
 
 /// Tells the parent that a process has come to rest.
-pub(super) fn report_stopped(process: &Arc<Process>, stop: Stopped) {
+pub(super) fn report_stopped(process: &Arc<Process>, stop: Stop) {
     let state = State::Stopped { signal: stop.signal, told: false };
     report_change(process, state, code::CLD_STOPPED, stop.signal, |group| group.is_in(&stop));
 }

@@ -81,20 +81,21 @@ fn settle_group(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
             exec::commit(task, frame, program);
             continue;
         }
-        let complete = {
+        let (stop, complete) = {
             let mut group = process.group.lock();
             if group.must_exit(task.pid).is_some() {
                 continue;
             }
-            group.stop_signal()?;
-            group.thread_stopped(process.threads.lock().len())
+            let stop = group.stop()?;
+            (stop, group.thread_stopped(process.threads.lock().len()))
         };
         if let Some(stop) = complete {
             tree::report_stopped(process, stop);
         }
+        // The end of this stop: if another has begun by the time this thread looks, it has to come to rest in that one too.
         process.resume.wait_uninterruptible(|| {
             let group = process.group.lock();
-            (group.stop_signal().is_none() || group.must_exit(task.pid).is_some()).then_some(())
+            (!group.is_in(&stop) || group.must_exit(task.pid).is_some()).then_some(())
         });
     }
 }

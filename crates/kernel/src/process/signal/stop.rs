@@ -20,9 +20,9 @@ pub struct GroupState {
     number: u64,
 }
 
-/// A stop that all threads have come to rest in: to be reported, unless it has ended meanwhile.
+/// A stop, which may have ended meanwhile.
 #[derive(Clone, Copy, Debug)]
-pub struct Stopped {
+pub struct Stop {
     /// What stopped it.
     pub signal: Signal,
     number: u64,
@@ -78,6 +78,11 @@ impl GroupState {
         self.stop_taken = true;
     }
 
+    /// The stop that the group is in.
+    pub fn stop(&self) -> Option<Stop> {
+        self.stop.map(|signal| Stop { signal, number: self.number })
+    }
+
     /// Begins a stop, unless the group is stopping already or ending, or `SIGCONT` has come since the signal was taken.
     pub fn begin_stop(&mut self, signal: Signal) {
         if self.stop.is_none() && self.exit.is_none() && self.stop_taken {
@@ -89,24 +94,24 @@ impl GroupState {
     }
 
     /// One more thread has come to rest, of `threads`; returns the stop if all have now.
-    pub fn thread_stopped(&mut self, threads: usize) -> Option<Stopped> {
+    pub fn thread_stopped(&mut self, threads: usize) -> Option<Stop> {
         self.stopped += 1;
         self.completed(threads)
     }
 
     /// A thread has ended, and `threads` are left; returns the stop if all of them had come to rest before.
-    pub fn thread_left(&mut self, threads: usize) -> Option<Stopped> {
+    pub fn thread_left(&mut self, threads: usize) -> Option<Stop> {
         self.completed(threads)
     }
 
-    fn completed(&mut self, threads: usize) -> Option<Stopped> {
-        let signal = self.stop.filter(|_| !self.complete && threads > 0 && self.stopped >= threads)?;
+    fn completed(&mut self, threads: usize) -> Option<Stop> {
+        let stop = self.stop().filter(|_| !self.complete && threads > 0 && self.stopped >= threads)?;
         self.complete = true;
-        Some(Stopped { signal, number: self.number })
+        Some(stop)
     }
 
     /// Whether this stop goes on.
-    pub fn is_in(&self, stop: &Stopped) -> bool {
+    pub fn is_in(&self, stop: &Stop) -> bool {
         self.stop.is_some() && self.number == stop.number
     }
 
