@@ -22,8 +22,7 @@ use crate::table::{Entry, release_entry};
 #[must_use = "frames in it are lost unless settled and retired"]
 pub(crate) struct Garbage {
     given_up: ArrayVec<GivenUp, AT_ONCE>,
-    tables: Chain,
-    data: Chain,
+    dead: Dead,
     /// A translation was taken away or replaced, so a shootdown is owed.
     pub(crate) stale: bool,
     /// It also covered addresses outside the range of the operation.
@@ -40,14 +39,22 @@ struct GivenUp {
     place: Place,
 }
 
-#[derive(Clone, Copy)]
-struct Chain {
+/// Idle frames in a row, linked through their records.
+pub(super) struct Chain {
     head: u32,
     len: u32,
 }
 
 impl Chain {
     const EMPTY: Chain = Chain { head: NONE, len: 0 };
+
+    pub(super) fn head(&self) -> u32 {
+        self.head
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
 
     fn push(&mut self, memory: &Memory, frame: Frame) {
         let record = memory.record(frame);
@@ -56,24 +63,54 @@ impl Chain {
         self.head = frame.0;
         self.len += 1;
     }
+
+    /// Puts another chain before this one. O(its length): it is short.
+    #[inline]
+    fn append(&mut self, memory: &Memory, other: Chain) {
+        if self.len != 0 && other.len != 0 {
+            let mut last = memory.record(Frame(other.head));
+            while last.next() != NONE {
+                last = memory.record(Frame(last.next()));
+            }
+            last.set_next(self.head);
+        }
+        if other.len != 0 {
+            *self = Chain { head: other.head, len: self.len + other.len };
+        }
+    }
+}
+
+/// Frames that are out of use.
+pub(super) struct Dead {
+    /// All of whose entries are zero.
+    pub(super) tables: Chain,
+    pub(super) data: Chain,
+}
+
+impl Dead {
+    pub(super) const NONE: Dead = Dead { tables: Chain::EMPTY, data: Chain::EMPTY };
+
+    pub(super) fn len(&self) -> u32 {
+        self.tables.len + self.data.len
+    }
+
+    #[inline]
+    pub(super) fn append(&mut self, memory: &Memory, other: Dead) {
+        self.tables.append(memory, other.tables);
+        self.data.append(memory, other.data);
+    }
 }
 
 impl Garbage {
     pub(crate) const fn new() -> Garbage {
-        Garbage {
-            given_up: ArrayVec::new_const(),
-            tables: Chain::EMPTY,
-            data: Chain::EMPTY,
-            stale: false,
-            stale_beyond: false,
-        }
+        Garbage { given_up: ArrayVec::new_const(), dead: Dead::NONE, stale: false, stale_beyond: false }
     }
 
     /// Whether nothing is owed: no shootdown, and nothing to release or to retire.
     #[inline]
     pub(crate) fn is_nothing(&self) -> bool {
         // What is given up is stale, too.
-        !self.stale && self.tables.len | self.data.len == 0
+        !self.stale && self.dead.len() == 0
     }
 
     /// Whether nothing more can be given up before a shootdown.
@@ -117,22 +154,20 @@ impl Garbage {
 
     /// A dead table, all of whose entries are zero.
     pub(crate) fn push_table(&mut self, memory: &Memory, table: Frame) {
-        self.tables.push(memory, table);
+        self.dead.tables.push(memory, table);
     }
 
     /// A data frame without references.
     pub(crate) fn push_data(&mut self, memory: &Memory, frame: Frame) {
-        self.data.push(memory, frame);
+        self.dead.data.push(memory, frame);
     }
 
     /// Queues the dead frames to be freed once no processor that is pinned now can still look at them. Waits for nothing.
     #[inline]
     pub(crate) fn retire(&mut self, memory: &Arc<Memory>, guard: &Guard) {
         debug_assert!(self.given_up.is_empty(), "settled before it is retired");
-        if self.tables.len | self.data.len != 0 {
-            let (tables, data) =
-                (mem::replace(&mut self.tables, Chain::EMPTY), mem::replace(&mut self.data, Chain::EMPTY));
-            defer(tables, data, memory, guard);
+        if self.dead.len() != 0 {
+            memory.bury(mem::replace(&mut self.dead, Dead::NONE), guard);
         }
     }
 }
@@ -142,41 +177,6 @@ impl Garbage {
 impl Drop for Garbage {
     fn drop(&mut self) {
         assert!(self.given_up.is_empty() && !self.stale, "an operation ended without its shootdown");
-        assert!(self.tables.len | self.data.len == 0, "an operation ended without retiring what is dead");
-    }
-}
-
-fn defer(tables: Chain, data: Chain, memory: &Arc<Memory>, guard: &Guard) {
-    let frames = tables.len as u64 + data.len as u64;
-    memory.note_deferred(tables.len, frames);
-    let owner = Arc::clone(memory);
-    // Three words: a larger closure would need memory.
-    guard.defer(move || {
-        free_chain(&owner, tables, Frames::ZeroedTables);
-        free_chain(&owner, data, Frames::Data);
-        owner.note_undeferred(tables.len as u64 + data.len as u64);
-    });
-    if frames >= FLUSH_AT {
-        guard.flush();
-    }
-}
-
-/// A retirement of this many frames is pushed to the common queue at once rather than when the processor's bag is full.
-const FLUSH_AT: u64 = 64;
-
-enum Frames {
-    ZeroedTables,
-    Data,
-}
-
-fn free_chain(memory: &Memory, chain: Chain, frames: Frames) {
-    let mut at = chain.head;
-    while at != NONE {
-        let next = memory.record(Frame(at)).next();
-        match frames {
-            Frames::ZeroedTables => memory.free_zeroed(Frame(at)),
-            Frames::Data => memory.free_frame(Frame(at)),
-        }
-        at = next;
+        assert!(self.dead.len() == 0, "an operation ended without retiring what is dead");
     }
 }

@@ -1,6 +1,7 @@
 //! Physical frames: their records, the allocator, and [`Memory`], which holds them all.
 
 mod buddy;
+mod caches;
 mod commit;
 mod contents;
 #[expect(unsafe_code, reason = "turns frame numbers into pointers, and does nothing else")]

@@ -55,7 +55,7 @@ impl Drop for AddressSpace {
         garbage.push_table(&self.memory, self.root);
         garbage.retire(&self.memory, &guard);
         // An exit moves the epoch on: its tables, full of zeros, are what the next fork wants.
-        guard.flush();
+        self.memory.hand_over(&guard);
     }
 }
 
