@@ -67,6 +67,18 @@ impl DirectMap {
         unsafe { self.ptr(frame).cast::<[AtomicU64; ENTRIES]>().as_ref() }
     }
 
+    /// The aligned 32-bit word at an offset in a frame: a program's, not one of the manager's own, and so always `core`'s.
+    ///
+    /// # Panics
+    /// If the offset is not a multiple of 4 below the size of a page.
+    #[inline]
+    pub(super) fn word(&self, frame: Frame, offset: usize) -> &core::sync::atomic::AtomicU32 {
+        assert!(offset < PAGE && offset.is_multiple_of(4), "no word lies there");
+        // SAFETY: invariants 1 and 3: checked to lie inside the frame and to be aligned; any bytes are valid for atomics, and all others who
+        // look at the frame do so with raw copies, or are processors.
+        unsafe { self.ptr(frame).add(offset).cast::<core::sync::atomic::AtomicU32>().as_ref() }
+    }
+
     /// Fills a frame with zeros.
     #[inline]
     pub(super) fn clear(&self, frame: Frame) {

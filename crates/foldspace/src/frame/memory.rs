@@ -321,6 +321,10 @@ impl Memory {
         self.map.write(frame, offset, bytes);
     }
 
+    pub(crate) fn word_of_frame(&self, frame: Frame, offset: usize) -> &core::sync::atomic::AtomicU32 {
+        self.map.word(frame, offset)
+    }
+
     /// Frees what it can for an operation that has run out of memory `attempt` times before; whether it is worth trying again.
     #[cold]
     pub(crate) fn reclaim_for(&self, attempt: u32) -> bool {

@@ -1,6 +1,7 @@
 //! Reading and writing an address space from outside: a kernel's copies to and from user memory, which never touch user addresses.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::fault::Force;
 use super::{Access, AddressSpace, Fault};
@@ -48,6 +49,32 @@ impl AddressSpace {
         self.for_each_page(to, bytes.len(), Access::Write, |frame, offset, at, len| {
             self.memory.write_frame(frame, offset, &bytes[at..at + len]);
         })
+    }
+
+    /// The aligned 32-bit word at `addr`, in one piece; `None` if a load would fault now: call [`AddressSpace::fault`] and try again. Never faults
+    /// and never waits itself, so it can be asked under a lock.
+    pub fn word_now(&self, addr: VirtAddr) -> Option<u32> {
+        let mut word = None;
+        self.with_word(addr, Access::Read, |atomic| word = Some(atomic.load(Ordering::SeqCst)));
+        word
+    }
+
+    /// Changes the aligned 32-bit word at `addr` in one step, as a program's locked instruction would; `change` says what it becomes, or `None` to
+    /// leave it, and may be asked more than once. Returns what it was; `None` if a store would fault now, as for [`AddressSpace::word_now`].
+    pub fn update_word_now(&self, addr: VirtAddr, change: impl FnMut(u32) -> Option<u32>) -> Option<u32> {
+        let mut before = None;
+        self.with_word(addr, Access::Write, |atomic| {
+            let result = atomic.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
+            before = Some(result.unwrap_or_else(|word| word));
+        });
+        before
+    }
+
+    fn with_word(&self, addr: VirtAddr, access: Access, act: impl FnOnce(&AtomicU32)) {
+        if addr >= USER_END || !addr.get().is_multiple_of(4) {
+            return;
+        }
+        self.with_page(addr, access, |frame| act(self.memory.word_of_frame(frame, addr.page_offset())));
     }
 
     /// Like [`AddressSpace::write`], also where a private VMA is not writable: the page becomes a private copy, as for a debugger's

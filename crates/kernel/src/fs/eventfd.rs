@@ -2,11 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::Mutex;
 
 use super::dentry::Dentry;
-use super::file::{Body, File, OpenFlags, Ready};
+use super::file::{Body, File, Happened, OpenFlags, Ready};
 use super::inode::{Attributes, Inode, Kind};
 use super::io::{Sink, Supply};
 use super::{poll, superblock};
@@ -27,6 +28,10 @@ struct EventCounter {
     count: Mutex<u64>,
     takes: Takes,
     changed: WaitQueue,
+    /// How often it was added to.
+    inputs: AtomicU64,
+    /// How often it was read.
+    outputs: AtomicU64,
 }
 
 /// The highest count; one more is an error.
@@ -36,7 +41,13 @@ const MAX: u64 = u64::MAX - 1;
 pub fn create(initial: u64, takes: Takes, flags: OpenFlags) -> Arc<File> {
     let inode = Inode::new(superblock::anon_inodes(), Kind::Anonymous, Attributes::new(0o600));
     let dentry = Dentry::nowhere(b"anon_inode:[eventfd]".to_vec(), inode);
-    let counter = EventCounter { count: Mutex::new(initial), takes, changed: WaitQueue::new() };
+    let counter = EventCounter {
+        count: Mutex::new(initial),
+        takes,
+        changed: WaitQueue::new(),
+        inputs: AtomicU64::new(0),
+        outputs: AtomicU64::new(0),
+    };
     File::new(dentry, flags | OpenFlags::READ_WRITE, Box::new(counter))
 }
 
@@ -57,7 +68,8 @@ impl EventCounter {
         Some(())
     }
 
-    fn announce(&self) {
+    fn announce(&self, counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
         self.changed.wake_all();
         poll::notify();
     }
@@ -73,7 +85,7 @@ impl Body for EventCounter {
             None if file.non_blocking() => return Err(Errno::EAGAIN),
             None => self.changed.wait_until(|| self.try_take())?,
         };
-        self.announce();
+        self.announce(&self.outputs);
         if out.put(&taken.to_le_bytes()) == 8 { Ok(8) } else { Err(Errno::EFAULT) }
     }
 
@@ -94,7 +106,7 @@ impl Body for EventCounter {
             None if file.non_blocking() => return Err(Errno::EAGAIN),
             None => self.changed.wait_until(|| self.try_add(added))?,
         }
-        self.announce();
+        self.announce(&self.inputs);
         Ok(8)
     }
 
@@ -105,5 +117,9 @@ impl Body for EventCounter {
         ready.set(Ready::WRITABLE, count < MAX);
         ready.set(Ready::ERROR, count == u64::MAX);
         ready
+    }
+    fn happened(&self, _file: &File) -> Happened {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Happened { input: count(&self.inputs), output: count(&self.outputs) }
     }
 }

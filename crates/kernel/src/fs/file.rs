@@ -12,11 +12,14 @@ use spin::Mutex;
 
 use super::dentry::Dentry;
 use super::directory::Entry;
+use super::epoll::Epoll;
 use super::inode::{Inode, Timestamp};
 use super::io::{Sink, Supply};
 use super::lock::Owner;
 use super::pidfd::PidFd;
+use super::signalfd::SignalFd;
 use super::socket::Socket;
+use super::timerfd::TimerFd;
 use crate::errno::Errno;
 use crate::process::Task;
 use crate::syscall::SysResult;
@@ -111,6 +114,8 @@ bitflags! {
         const READ_NORMAL = raw::POLLRDNORM as u16;
         /// Like OUT.
         const WRITE_NORMAL = raw::POLLWRNORM as u16;
+        /// The other side writes no more.
+        const READ_HANG_UP = raw::POLLRDHUP as u16;
     }
 }
 
@@ -119,6 +124,16 @@ impl Ready {
     pub const READABLE: Ready = Ready::IN.union(Ready::READ_NORMAL);
     /// Output will be taken.
     pub const WRITABLE: Ready = Ready::OUT.union(Ready::WRITE_NORMAL);
+}
+
+/// How often something has come in and how often room was made, whatever became of it; both count an end. A file that keeps no count is looked at
+/// for what it is ready for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Happened {
+    /// For readers.
+    pub input: u64,
+    /// For writers.
+    pub output: u64,
 }
 
 /// From where `lseek` counts.
@@ -169,6 +184,10 @@ pub trait Body: Send + Sync {
     fn changes_unannounced(&self) -> bool {
         false
     }
+    /// What has happened to it so far, for those who want to know of each change (`EPOLLET`).
+    fn happened(&self, _file: &File) -> Happened {
+        Happened::default()
+    }
     /// Device-specific requests.
     fn ioctl(&self, _task: &Task, _file: &File, _request: u32, _argument: u64) -> SysResult {
         Err(Errno::ENOTTY)
@@ -179,6 +198,18 @@ pub trait Body: Send + Sync {
     }
     /// The socket that it is, if it is one.
     fn socket(&self) -> Option<&Socket> {
+        None
+    }
+    /// The set of watched files that it is, if it is one.
+    fn epoll(&self) -> Option<&Epoll> {
+        None
+    }
+    /// The timer that it is, if it is one.
+    fn timer(&self) -> Option<&Arc<TimerFd>> {
+        None
+    }
+    /// The window on signals that it is, if it is one.
+    fn signals(&self) -> Option<&SignalFd> {
         None
     }
     /// The process that it stands for, if it does.

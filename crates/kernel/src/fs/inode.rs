@@ -51,6 +51,16 @@ impl DeviceNumber {
         DeviceNumber { major, minor }
     }
 
+    /// The kind of device.
+    pub const fn major(self) -> u32 {
+        self.major
+    }
+
+    /// Which one of its kind.
+    pub const fn minor(self) -> u32 {
+        self.minor
+    }
+
     /// As `st_dev` and `st_rdev` show it (`new_encode_dev` of `include/linux/kdev_t.h`).
     pub const fn encode(self) -> u64 {
         ((self.minor & 0xff) | (self.major << 8) | ((self.minor & !0xff) << 12)) as u64
@@ -205,6 +215,14 @@ impl Inode {
     /// Whether looking it up goes on elsewhere.
     pub fn is_symlink(&self) -> bool {
         self.type_bits() == mode::S_IFLNK
+    }
+
+    /// The pipe that it is, if it is one.
+    pub fn pipe(&self) -> Option<&Arc<Pipe>> {
+        match &self.kind {
+            Kind::Fifo(pipe) => Some(pipe),
+            _ => None,
+        }
     }
 
     /// The regular file that it is, if it is one.

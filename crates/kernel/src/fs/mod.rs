@@ -16,6 +16,7 @@ pub mod cpio;
 pub mod dentry;
 pub mod device;
 pub mod directory;
+pub mod epoll;
 pub mod eventfd;
 pub mod exec;
 pub mod fdtable;
@@ -36,8 +37,10 @@ pub mod refpage;
 pub mod regular;
 pub mod reserve;
 pub mod seal;
+pub mod signalfd;
 pub mod socket;
 pub mod superblock;
+pub mod timerfd;
 pub mod tree;
 pub mod tty;
 

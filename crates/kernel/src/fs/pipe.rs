@@ -4,11 +4,13 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::sync::Arc;
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use spin::{Mutex, MutexGuard};
 
 use super::dentry::Dentry;
-use super::file::{Body, File, OpenFlags, Ready};
+use super::file::{Body, File, Happened, OpenFlags, Ready};
 use super::inode::{Attributes, Inode, Kind};
 use super::io::{CHUNK, Sink, Supply, done_or_fault, new_page};
 use super::{poll, reserve, superblock};
@@ -130,6 +132,10 @@ pub struct Pipe {
     readable: WaitQueue,
     /// Writers wait here for room (and openers for reading, for a writer).
     writable: WaitQueue,
+    /// How often readers were told of bytes or an end.
+    inputs: AtomicU64,
+    /// How often writers were told of room or an end.
+    outputs: AtomicU64,
 }
 
 impl Pipe {
@@ -148,6 +154,8 @@ impl Pipe {
             }),
             readable: WaitQueue::new(),
             writable: WaitQueue::new(),
+            inputs: AtomicU64::new(0),
+            outputs: AtomicU64::new(0),
         })
     }
 
@@ -176,20 +184,56 @@ impl Pipe {
         }
         state.capacity = rounded;
         drop(state);
-        self.announce(&self.writable);
+        self.announce_output();
         Ok(rounded)
     }
 
-    fn announce(&self, queue: &WaitQueue) {
-        queue.wake_all();
+    fn announce_input(&self) {
+        self.inputs.fetch_add(1, Ordering::Relaxed);
+        self.readable.wake_all();
         poll::notify();
     }
 
-    fn read(&self, out: &mut dyn Sink, non_blocking: bool) -> SysResult {
+    fn announce_output(&self) {
+        self.outputs.fetch_add(1, Ordering::Relaxed);
+        self.announce_room();
+    }
+
+    /// There is more room, and there was some before: those who want to know of each change are not told, as on Linux.
+    fn announce_room(&self) {
+        self.writable.wake_all();
+        poll::notify();
+    }
+
+    /// Waits until there is room, or says how much there is: at least a byte. `EAGAIN`, `EPIPE` with its signal.
+    pub fn wait_for_room(&self, non_blocking: bool) -> SysResult {
+        let attempt = || {
+            let state = self.state.lock();
+            if state.readers == 0 {
+                return Some(Err(Errno::EPIPE));
+            }
+            let room = state.capacity.saturating_sub(state.blocks.len() * CHUNK);
+            (room > 0).then_some(Ok(room))
+        };
+        let room = match attempt() {
+            Some(room) => room,
+            None if non_blocking => Err(Errno::EAGAIN),
+            None => self.writable.wait_until(attempt)?,
+        };
+        if room == Err(Errno::EPIPE) {
+            process::send_signal(sched::with_current(|task| task.tgid), Signal::PIPE.number());
+        }
+        room
+    }
+
+    /// Reads, as from a descriptor that does or does not wait.
+    pub fn read(&self, out: &mut dyn Sink, non_blocking: bool) -> SysResult {
         if out.room() == 0 {
             return Ok(0);
         }
+        let was_full = Cell::new(false);
         let attempt = |state: &mut MutexGuard<'_, State>, out: &mut dyn Sink| -> Option<SysResult> {
+            was_full.set(state.is_full());
             if state.len > 0 {
                 let (done, faulted) = state.drain(out);
                 return Some(if faulted { done_or_fault(done) } else { Ok(done) });
@@ -202,13 +246,16 @@ impl Pipe {
             None if non_blocking => return Err(Errno::EAGAIN),
             None => self.readable.wait_until(|| attempt(&mut self.state.lock(), out))?,
         };
-        if matches!(result, Ok(done) if done > 0) {
-            self.announce(&self.writable);
+        match result {
+            Ok(done) if done > 0 && was_full.get() => self.announce_output(),
+            Ok(done) if done > 0 => self.announce_room(),
+            _ => {}
         }
         result
     }
 
-    fn write(&self, from: &mut dyn Supply, non_blocking: bool) -> SysResult {
+    /// Writes, likewise.
+    pub fn write(&self, from: &mut dyn Supply, non_blocking: bool) -> SysResult {
         if from.remaining() == 0 {
             return Ok(0);
         }
@@ -234,7 +281,7 @@ impl Pipe {
                 Ok((done, faulted)) => {
                     total += done;
                     if done > 0 {
-                        self.announce(&self.readable);
+                        self.announce_input();
                     }
                     if faulted {
                         return done_or_fault(total);
@@ -299,10 +346,10 @@ impl Drop for End {
             drop(state);
         }
         if self.writes && no_writers {
-            self.pipe.announce(&self.pipe.readable);
+            self.pipe.announce_input();
         }
         if self.reads && no_readers {
-            self.pipe.announce(&self.pipe.writable);
+            self.pipe.announce_output();
         }
     }
 }
@@ -330,6 +377,11 @@ impl Body for End {
         ready
     }
 
+    fn happened(&self, _file: &File) -> Happened {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Happened { input: count(&self.pipe.inputs), output: count(&self.pipe.outputs) }
+    }
+
     fn ioctl(&self, _task: &Task, _file: &File, request: u32, argument: u64) -> SysResult {
         if request != linux_raw_sys::ioctl::FIONREAD {
             return Err(Errno::ENOTTY);
@@ -348,8 +400,8 @@ pub fn open(pipe: &Arc<Pipe>, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> 
     }
     // An open of the other side counts even if it is closed again before this one runs.
     let (end, reader_opens, writer_opens) = End::counted(pipe, flags);
-    pipe.announce(&pipe.readable);
-    pipe.announce(&pipe.writable);
+    pipe.announce_input();
+    pipe.announce_output();
     if reads && !writes && !non_blocking {
         pipe.readable.wait_until(|| {
             let state = pipe.state.lock();

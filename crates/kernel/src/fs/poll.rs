@@ -46,22 +46,41 @@ pub fn wait<T>(
 ) -> Result<Option<T>, Errno> {
     let unannounced =
         interests.iter().any(|interest| interest.file.as_ref().is_some_and(|file| file.body.changes_unannounced()));
+    let changes = if unannounced { Changes::Unannounced } else { Changes::Announced };
+    wait_until(deadline, changes, || look(interests))
+}
+
+/// How what is waited for changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Changes {
+    /// [`notify`] is called.
+    Announced,
+    /// Some of it without a word.
+    Unannounced,
+}
+
+/// The same for anything that [`notify`] is called for.
+pub fn wait_until<T>(
+    deadline: Option<u64>,
+    changes: Changes,
+    mut look: impl FnMut() -> Option<T>,
+) -> Result<Option<T>, Errno> {
     loop {
-        if let Some(found) = look(interests) {
+        if let Some(found) = look() {
             return Ok(Some(found));
         }
         let now = monotonic_ns();
         if deadline.is_some_and(|deadline| deadline <= now) {
             return Ok(None);
         }
-        let look_again = unannounced.then_some(now + LOOK_AGAIN);
+        let look_again = (changes == Changes::Unannounced).then_some(now + LOOK_AGAIN);
         let until = match (deadline, look_again) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
         let found = match until {
-            Some(until) => POLLERS.wait_until_deadline(until, || look(interests)),
-            None => POLLERS.wait_until(|| look(interests)).map(Some),
+            Some(until) => POLLERS.wait_until_deadline(until, &mut look),
+            None => POLLERS.wait_until(&mut look).map(Some),
         };
         if let Some(found) = found.map_err(|_| Errno::ERESTARTNOHAND)? {
             return Ok(Some(found));

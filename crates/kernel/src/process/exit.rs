@@ -3,9 +3,10 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use super::futex::{self, Leaving};
 use super::signal::info::code;
 use super::signal::{Signal, fatal_pending};
-use super::{Process, Task, futex, tree};
+use super::{Process, Task, timer, tree};
 use crate::mm::uaccess;
 use crate::sched;
 
@@ -65,15 +66,12 @@ impl VforkDone {
 
 /// Tells those who wait for a thread to let go of its address space that it does: the parent of a vfork, and whoever joins the
 /// thread (Linux's `mm_release`). The address space must still be loaded.
-pub(super) fn release_memory(task: &Task) {
-    let robust = task.robust_list.swap(0, Ordering::Relaxed);
-    if robust != 0 {
-        futex::owner_died(task, robust);
-    }
+pub(super) fn release_memory(task: &Task, leaving: Leaving) {
+    futex::release(task, leaving);
     let clear_tid = task.clear_child_tid.swap(0, Ordering::Relaxed);
     // A process alone in its address space has nobody to tell, and may have been given a bad address.
     if clear_tid != 0 && task.shares_space() && uaccess::write(clear_tid, &0u32).is_ok() {
-        futex::wake_after_exit(task, clear_tid);
+        futex::wait::wake_after_exit(task, clear_tid);
     }
     let vfork = task.vfork_done.lock().take();
     if let Some(vfork) = vfork {
@@ -91,7 +89,7 @@ pub fn exit_thread(status: ExitStatus) -> ! {
 }
 
 fn leave(task: &Arc<Task>, status: ExitStatus) {
-    release_memory(task);
+    release_memory(task, Leaving::End);
     task.drop_space();
     task.files.release();
 
@@ -112,6 +110,7 @@ fn leave(task: &Arc<Task>, status: ExitStatus) {
         return;
     }
     process.real_timer.lock().disarm();
+    timer::posix::delete_all(process);
     let program = process.exe.lock().take();
     drop(program);
     let never_run = process.handed_over.lock().take();

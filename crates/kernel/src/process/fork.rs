@@ -1,7 +1,7 @@
 //! New tasks: fork, vfork, clone, clone3.
 
 use alloc::sync::Arc;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use foldspace::VirtAddr;
 use linux_raw_sys::general as raw;
@@ -183,6 +183,7 @@ fn make(
         if share(raw::CLONE_FS) { task.fs.share() } else { task.fs.copy() },
     );
     let clear_child_tid = if share(raw::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
+    let (class, memory_policy) = (task.class.lock().inherited(), *task.memory_policy.lock());
     let (comm, credentials) = (*task.comm.lock(), task.credentials());
     let start_ns = time::monotonic_ns();
 
@@ -206,6 +207,9 @@ fn make(
             signals: Mutex::new(signals),
             clear_child_tid: AtomicU64::new(clear_child_tid),
             robust_list: AtomicU64::new(0),
+            futexes_released: AtomicBool::new(false),
+            class: Mutex::new(class),
+            memory_policy: Mutex::new(memory_policy),
             space: Mutex::new(space.clone()),
             comm: Mutex::new(comm),
             credentials: Mutex::new(credentials),

@@ -1,7 +1,7 @@
 //! The first process.
 
 use alloc::sync::Arc;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use foldspace::AddressSpace;
 use foldspace::space::{ForkMode, Layout};
@@ -65,6 +65,9 @@ pub fn start_init() {
             signals: Mutex::new(TaskSignals::new(SigSet::EMPTY, AlternateStack::DISABLED)),
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
+            futexes_released: AtomicBool::new(false),
+            class: Mutex::default(),
+            memory_policy: Mutex::default(),
             space: Mutex::new(space),
             comm: Mutex::new([0; COMM_LEN]),
             credentials: Mutex::new(Credentials::root()),

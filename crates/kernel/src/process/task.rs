@@ -13,6 +13,7 @@ use super::credentials::{CAP_IPC_LOCK, Credentials};
 use super::exec::Program;
 use super::exit::{ExitStatus, VforkDone};
 use super::limits::Limits;
+use super::policy::{Class, MemoryPolicy};
 use super::signal::action::Handlers;
 use super::signal::pending::Pending;
 use super::signal::state::TaskSignals;
@@ -20,6 +21,8 @@ use super::signal::stop::{GroupState, Stop};
 use super::signal::{self, Signal};
 use super::slot::Slot;
 use super::timer::RealTimer;
+use super::timer::cpu::CpuTimers;
+use super::timer::posix::PosixTimers;
 use super::usage::Usage;
 use crate::fs::{ExecFile, FdTable, FsContext};
 use crate::mm;
@@ -54,6 +57,12 @@ pub struct Task {
     pub clear_child_tid: AtomicU64,
     /// Head of the list of robust futexes; 0 for none.
     pub robust_list: AtomicU64,
+    /// It ends and has let go of its futexes: nobody can wait for it to hand on a lock. Changed under the lock of the futexes.
+    pub futexes_released: AtomicBool,
+    /// How it asked to be scheduled.
+    pub class: Mutex<Class>,
+    /// From which nodes it asked its memory to come.
+    pub memory_policy: Mutex<MemoryPolicy>,
     pub(super) space: Mutex<Arc<AddressSpace>>,
     pub(super) comm: Mutex<[u8; COMM_LEN]>,
     pub(super) credentials: Mutex<Credentials>,
@@ -85,7 +94,7 @@ impl Task {
     }
 
     /// Whether another task uses the same address space.
-    pub(super) fn shares_space(&self) -> bool {
+    pub fn shares_space(&self) -> bool {
         Arc::strong_count(&self.space.lock()) > SPACE_REFERENCES
     }
 
@@ -227,6 +236,12 @@ pub struct Process {
     pub children_changed: WaitQueue,
     /// `ITIMER_REAL` and `alarm`.
     pub real_timer: Mutex<RealTimer>,
+    /// `ITIMER_VIRTUAL`, `ITIMER_PROF` and their like.
+    pub cpu_timers: Mutex<CpuTimers>,
+    /// Whether ticks of the timer have to look at processor time.
+    pub counts_cpu_time: AtomicBool,
+    /// `timer_create`'s.
+    pub posix_timers: Mutex<PosixTimers>,
     /// The program file; `None` before the first exec and after the end.
     pub exe: Mutex<Option<Arc<ExecFile>>>,
     /// `PR_SET_CHILD_SUBREAPER`.
@@ -256,6 +271,7 @@ pub(super) struct Accounts {
 impl Process {
     /// A process without threads, that inherits from `parent` what fork inherits.
     pub(super) fn child_of(parent: &Process, pid: Pid, ppid: Pid, start_ns: u64, handlers: Slot<Handlers>) -> Process {
+        let limits = *parent.limits.lock();
         let copy_flag = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
         Process {
             pid,
@@ -263,7 +279,8 @@ impl Process {
             pgid: AtomicU32::new(parent.pgid()),
             sid: AtomicU32::new(parent.sid()),
             start_ns,
-            limits: Mutex::new(*parent.limits.lock()),
+            limits: Mutex::new(limits),
+            counts_cpu_time: AtomicBool::new(limits.soft(raw::RLIMIT_CPU) != u64::MAX),
             no_new_privileges: copy_flag(&parent.no_new_privileges),
             dumpable: copy_flag(&parent.dumpable),
             nice: AtomicI32::new(parent.nice.load(Ordering::Relaxed)),
@@ -293,6 +310,9 @@ impl Process {
             limits: Mutex::new(Limits::new()),
             children_changed: WaitQueue::new(),
             real_timer: Mutex::new(RealTimer::default()),
+            cpu_timers: Mutex::default(),
+            counts_cpu_time: AtomicBool::new(false),
+            posix_timers: Mutex::default(),
             exe: Mutex::new(exe),
             subreaper: AtomicBool::new(false),
             parent_death: AtomicU8::new(0),

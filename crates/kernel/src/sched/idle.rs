@@ -3,11 +3,12 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::run::{end_slice, find_work, run};
+use super::run::{end_slice, find_work, run, with_current};
 use super::{SLICE_NS, place, timer};
 use crate::arch::{self, PerCpu};
 use crate::fs::tty;
 use crate::mm;
+use crate::process::timer::cpu;
 use crate::time::monotonic_ns;
 
 /// Where the timer interrupted.
@@ -61,6 +62,7 @@ pub fn timer_tick(place: TickIn) {
     }
     if place == TickIn::User {
         mm::flush_epoch();
+        with_current(cpu::tick);
         end_slice();
         arm(now, now + SLICE_NS);
     }

@@ -39,6 +39,14 @@ pub enum Action {
     /// The function is called with the task and the timer, in the timer's interrupt: it must not wait. The timer may have been taken back at the very
     /// moment: the function is to see whether it is still wanted.
     Call(fn(&Arc<Task>, TimerId), Arc<Task>),
+    /// It is told. As for `Call`, it may have been taken back at the very moment.
+    Tell(Arc<dyn Alarmed>),
+}
+
+/// What a timer can tell that its time has come.
+pub trait Alarmed: Send + Sync {
+    /// Called in the timer's interrupt: must not wait.
+    fn expired(self: Arc<Self>);
 }
 
 /// Sets a timer, at nanoseconds since boot; in the past means at the next tick.
@@ -81,6 +89,7 @@ pub(super) fn expire(now: u64) {
                 super::wake(&task);
             }
             Action::Call(function, task) => function(&task, id),
+            Action::Tell(alarmed) => alarmed.expired(),
         }
     }
 }

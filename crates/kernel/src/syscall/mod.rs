@@ -4,10 +4,12 @@
 //! number, so a call costs one bounds check and one indirect jump.
 
 mod advice;
+mod class;
 pub mod file;
 mod futex;
 mod identity;
 mod memory;
+mod nodes;
 mod own;
 mod pidfd;
 mod prctl;
@@ -16,10 +18,12 @@ mod process_madvise;
 mod process_vm;
 mod resource;
 mod scheduling;
+mod sharing;
 mod shm;
 mod signal;
 pub mod system;
 pub mod time;
+mod timers;
 pub mod unknown;
 
 use alloc::sync::Arc;
@@ -56,12 +60,14 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 16] = [
+    let subjects: [&[(Sysno, Handler)]; 20] = [
         advice::CALLS,
+        class::CALLS,
         file::FILE_CALLS,
         futex::CALLS,
         identity::CALLS,
         memory::CALLS,
+        nodes::CALLS,
         pidfd::CALLS,
         prctl::CALLS,
         process::CALLS,
@@ -69,10 +75,12 @@ const fn table() -> [Handler; NUMBERS] {
         process_vm::CALLS,
         resource::CALLS,
         scheduling::CALLS,
+        sharing::CALLS,
         shm::CALLS,
         signal::CALLS,
         system::CALLS,
         time::CALLS,
+        timers::CALLS,
     ];
     let mut subject = 0;
     while subject < subjects.len() {

@@ -8,6 +8,7 @@ use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::credentials::CAP_SYS_RESOURCE;
 use crate::process::limits::{Limit, MAX_FILES};
+use crate::process::timer::cpu;
 use crate::process::{Pid, Process, tree};
 
 /// The calls of this file.
@@ -51,6 +52,9 @@ fn exchange(ctx: &SyscallContext<'_>, process: &Process, resource: u32, new: Opt
 
 /// Tells the memory manager about limits that are its business.
 fn apply(process: &Process, resource: u32, limit: Limit) {
+    if resource == raw::RLIMIT_CPU {
+        cpu::update(process);
+    }
     let Some(task) = process.leader() else { return };
     let lock_limit = task.lock_limit();
     task.space().update_layout(|layout| match resource {

@@ -1,4 +1,4 @@
-//! Calls about who runs when and where: one class of scheduling; priorities are kept and reported.
+//! Calls about who runs where, and `nice` values, which are kept and reported.
 
 use core::sync::atomic::Ordering;
 
@@ -6,7 +6,6 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 use syscalls::Sysno;
 
-use super::time::Timespec;
 use super::{Handler, SysResult, SyscallContext};
 use crate::arch::{self, PerCpu};
 use crate::errno::Errno;
@@ -20,13 +19,6 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::sched_yield, sched_yield),
     (Sysno::sched_getaffinity, sched_getaffinity),
     (Sysno::sched_setaffinity, sched_setaffinity),
-    (Sysno::sched_getscheduler, |ctx| target(ctx).map(|_| raw::SCHED_NORMAL as usize)),
-    (Sysno::sched_setscheduler, sched_setscheduler),
-    (Sysno::sched_getparam, sched_getparam),
-    (Sysno::sched_setparam, sched_setparam),
-    (Sysno::sched_get_priority_max, |ctx| priority_limit(ctx.args[0], 99)),
-    (Sysno::sched_get_priority_min, |ctx| priority_limit(ctx.args[0], 1)),
-    (Sysno::sched_rr_get_interval, sched_rr_get_interval),
     (Sysno::getpriority, getpriority),
     (Sysno::setpriority, setpriority),
     (Sysno::getcpu, getcpu),
@@ -40,7 +32,7 @@ const NICEST: i32 = 19;
 const LEAST_NICE: i32 = -20;
 
 /// The task that a pid argument means; 0 is the caller.
-fn target(ctx: &SyscallContext<'_>) -> Result<Arc<Task>, Errno> {
+pub(super) fn target(ctx: &SyscallContext<'_>) -> Result<Arc<Task>, Errno> {
     match ctx.args[0] as i32 {
         ..0 => Err(Errno::EINVAL),
         0 => Ok(ctx.task.clone()),
@@ -79,59 +71,6 @@ fn sched_setaffinity(ctx: &mut SyscallContext<'_>) -> SysResult {
         return Err(Errno::EINVAL);
     }
     sched::set_affinity(&task, allowed);
-    Ok(0)
-}
-
-/// Checks a policy and a priority: what is not the normal class is not offered.
-fn check_policy(policy: u32, priority: i32) -> Result<(), Errno> {
-    match policy & !raw::SCHED_RESET_ON_FORK {
-        raw::SCHED_NORMAL | raw::SCHED_BATCH | raw::SCHED_IDLE if priority == 0 => Ok(()),
-        raw::SCHED_FIFO | raw::SCHED_RR if (1..=99).contains(&priority) => Err(Errno::EPERM),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-fn sched_setscheduler(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let [_, policy, parameter, ..] = ctx.args;
-    if parameter == 0 || (policy as i32) < 0 {
-        return Err(Errno::EINVAL);
-    }
-    let priority: i32 = uaccess::read(parameter)?;
-    target(ctx)?;
-    check_policy(policy as u32, priority)?;
-    Ok(0)
-}
-
-fn sched_getparam(ctx: &mut SyscallContext<'_>) -> SysResult {
-    if ctx.args[1] == 0 {
-        return Err(Errno::EINVAL);
-    }
-    target(ctx)?;
-    uaccess::write(ctx.args[1], &0i32)?;
-    Ok(0)
-}
-
-fn sched_setparam(ctx: &mut SyscallContext<'_>) -> SysResult {
-    if ctx.args[1] == 0 {
-        return Err(Errno::EINVAL);
-    }
-    let priority: i32 = uaccess::read(ctx.args[1])?;
-    target(ctx)?;
-    check_policy(raw::SCHED_NORMAL, priority)?;
-    Ok(0)
-}
-
-fn priority_limit(policy: u64, real_time: usize) -> SysResult {
-    match policy as u32 {
-        raw::SCHED_FIFO | raw::SCHED_RR => Ok(real_time),
-        raw::SCHED_NORMAL | raw::SCHED_BATCH | raw::SCHED_IDLE | raw::SCHED_DEADLINE => Ok(0),
-        _ => Err(Errno::EINVAL),
-    }
-}
-
-fn sched_rr_get_interval(ctx: &mut SyscallContext<'_>) -> SysResult {
-    target(ctx)?;
-    uaccess::write(ctx.args[1], &Timespec::from_nanos(sched::SLICE_NS))?;
     Ok(0)
 }
 

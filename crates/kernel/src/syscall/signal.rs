@@ -12,7 +12,7 @@ use crate::process::signal::frame::{MINIMUM_STACK, leave_handler};
 use crate::process::signal::info::code;
 use crate::process::signal::send::{self, Target, kill_call, permit};
 use crate::process::signal::state::AlternateStack;
-use crate::process::signal::{SigInfo, SigSet, Signal};
+use crate::process::signal::{self, SigInfo, SigSet, Signal};
 use crate::process::{Pid, find};
 use crate::sched::{Interrupted, WaitQueue};
 
@@ -167,10 +167,7 @@ fn rt_sigtimedwait(ctx: &mut SyscallContext<'_>) -> SysResult {
         address => Some(deadline_after(uaccess::read::<Timespec>(address)?.to_nanos()?)),
     };
     let task = ctx.task;
-    let take = || {
-        let own = task.signals.lock().pending.take(wanted);
-        own.or_else(|| task.process.pending.lock().take(wanted))
-    };
+    let take = || signal::take(task, wanted);
     let mut found = take();
     if found.is_none() {
         static SLEEPERS: WaitQueue = WaitQueue::new();

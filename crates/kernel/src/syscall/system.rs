@@ -25,12 +25,6 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::getrandom, getrandom),
     // What is known and not here: programs ask and go on without.
     (Sysno::rseq, |_| Err(Errno::ENOSYS)),
-    (Sysno::socket, |_| Err(Errno::EAFNOSUPPORT)),
-    (Sysno::bind, on_socket),
-    (Sysno::connect, on_socket),
-    (Sysno::listen, on_socket),
-    (Sysno::accept, on_socket),
-    (Sysno::accept4, on_socket),
     // Protection keys: none, as on a processor without them.
     (Sysno::pkey_alloc, |ctx| {
         Err(if ctx.args[0] == 0 && ctx.args[1] & !3 == 0 { Errno::ENOSPC } else { Errno::EINVAL })
@@ -38,6 +32,14 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::pkey_free, |_| Err(Errno::EINVAL)),
     (Sysno::ptrace, |_| Err(Errno::EPERM)),
     (Sysno::userfaultfd, |_| Err(Errno::EPERM)),
+    // As from a Linux that was built without them, or where they are off.
+    (Sysno::modify_ldt, |_| Err(Errno::ENOSYS)),
+    (Sysno::memfd_secret, |_| Err(Errno::ENOSYS)),
+    (Sysno::io_uring_setup, |_| Err(Errno::ENOSYS)),
+    (Sysno::io_uring_enter, |_| Err(Errno::ENOSYS)),
+    (Sysno::io_uring_register, |_| Err(Errno::ENOSYS)),
+    (Sysno::get_thread_area, |_| Err(Errno::ENOSYS)),
+    (Sysno::set_thread_area, |_| Err(Errno::ENOSYS)),
     (Sysno::iopl, |_| Err(Errno::EPERM)),
     (Sysno::ioperm, |_| Err(Errno::EPERM)),
 ];
@@ -208,11 +210,4 @@ fn getrandom(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
     }
     if done == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(done as usize) }
-}
-
-/// Calls on a socket by its address: sockets here are pairs, which have none.
-fn on_socket(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let file = ctx.task.files.lock().get(ctx.args[0] as i32)?;
-    let is_socket = file.body.socket().is_some();
-    Err(if is_socket { Errno::EOPNOTSUPP } else { Errno::ENOTSOCK })
 }

@@ -7,7 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
-use crate::process::signal::state::RestartSleep;
+use crate::process::signal::state::Continuation;
+use crate::process::timer::cpu::{self, Interval};
+use crate::process::timer::posix::TimerSetting;
 use crate::process::timer::{self, Setting};
 use crate::process::usage::TICKS_PER_SECOND;
 use crate::process::{Pid, Task, find};
@@ -93,7 +95,7 @@ pub fn deadline_after(nanos: u64) -> u64 {
 }
 
 /// Where a clock gets its time.
-enum Clock {
+pub(super) enum Clock {
     /// Since 1970.
     Realtime,
     /// Since boot.
@@ -105,7 +107,7 @@ enum Clock {
 }
 
 /// `EINVAL` for a clock that does not exist.
-fn clock(ctx: &SyscallContext<'_>, id: u64) -> Result<Clock, Errno> {
+pub(super) fn clock(ctx: &SyscallContext<'_>, id: u64) -> Result<Clock, Errno> {
     let id = id as i32;
     if id < 0 {
         return dynamic_clock(ctx, id);
@@ -209,7 +211,7 @@ fn sleep_relative(task: &Task, deadline: u64, remaining: u64) -> SysResult {
     if remaining != 0 {
         uaccess::write(remaining, &Timespec::from_nanos(left))?;
     }
-    task.signals.lock().sleep = Some(RestartSleep { deadline, remaining });
+    task.signals.lock().continuation = Some(Continuation::Sleep { deadline, remaining });
     Err(Errno::ERESTART_RESTARTBLOCK)
 }
 
@@ -237,9 +239,13 @@ fn clock_nanosleep(ctx: &mut SyscallContext<'_>) -> SysResult {
 }
 
 fn restart_syscall(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let sleep = ctx.task.signals.lock().sleep.take();
-    match sleep {
-        Some(RestartSleep { deadline, remaining }) => sleep_relative(ctx.task, deadline, remaining),
+    let continuation = ctx.task.signals.lock().continuation.take();
+    match continuation {
+        Some(Continuation::Sleep { deadline, remaining }) => sleep_relative(ctx.task, deadline, remaining),
+        Some(Continuation::Futex { wanted, deadline }) => super::futex::wait(ctx.task, &wanted, Some(deadline)),
+        Some(Continuation::Poll { address, count, deadline }) => {
+            super::file::polling::poll_until(ctx.task, address, count, deadline)
+        }
         None => Err(Errno::EINTR),
     }
 }
@@ -260,39 +266,56 @@ fn write_setting(address: u64, setting: Setting) -> Result<(), Errno> {
     uaccess::write(address.wrapping_add(16), &Timeval::from_nanos(remaining))
 }
 
-/// Only real time is counted; the timers that count processor time never run.
-fn check_timer(which: u64) -> Result<(), Errno> {
+/// Which interval timer a call means: `None` for `ITIMER_REAL`.
+fn interval_timer(which: u64) -> Result<Option<Interval>, Errno> {
     match which as u32 {
-        raw::ITIMER_REAL => Ok(()),
-        raw::ITIMER_VIRTUAL | raw::ITIMER_PROF => Err(Errno::EOPNOTSUPP),
+        raw::ITIMER_REAL => Ok(None),
+        raw::ITIMER_VIRTUAL => Ok(Some(Interval::Virtual)),
+        raw::ITIMER_PROF => Ok(Some(Interval::Profiling)),
         _ => Err(Errno::EINVAL),
     }
 }
 
 fn getitimer(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [which, value, ..] = ctx.args;
-    check_timer(which)?;
-    let setting = ctx.task.process.real_timer.lock().setting();
+    let process = &ctx.task.process;
+    let setting = match interval_timer(which)? {
+        None => process.real_timer.lock().setting(),
+        Some(which) => cpu::setting(process, which),
+    };
     write_setting(value, setting)?;
     Ok(0)
 }
 
 fn setitimer(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [which, new, old, ..] = ctx.args;
-    check_timer(which)?;
     let setting = match new {
         // A null pointer switches the timer off, as Linux still allows.
         0 => Setting::default(),
-        _ => Setting {
-            interval: uaccess::read::<Timeval>(new)?.to_nanos()?,
-            remaining: uaccess::read::<Timeval>(new.wrapping_add(16))?.to_nanos()?,
-        },
+        _ => {
+            let [interval, remaining]: [Timeval; 2] = uaccess::read(new)?;
+            Setting { interval: interval.to_nanos()?, remaining: remaining.to_nanos()? }
+        }
     };
-    let before = timer::set(ctx.task, setting);
+    let before = match interval_timer(which)? {
+        None => timer::set(ctx.task, setting),
+        Some(which) => cpu::set(&ctx.task.process, which, setting),
+    };
     if old != 0 {
         write_setting(old, before)?;
     }
     Ok(0)
+}
+
+/// `struct itimerspec`: the interval, then the value.
+pub fn read_timer_setting(address: u64) -> Result<TimerSetting, Errno> {
+    let [interval, value]: [Timespec; 2] = uaccess::read(address)?;
+    Ok(TimerSetting { interval: interval.to_nanos()?, value: value.to_nanos()? })
+}
+
+/// The same to a program.
+pub fn write_timer_setting(address: u64, setting: TimerSetting) -> Result<(), Errno> {
+    uaccess::write(address, &[Timespec::from_nanos(setting.interval), Timespec::from_nanos(setting.value)])
 }
 
 fn times(ctx: &mut SyscallContext<'_>) -> SysResult {

@@ -18,8 +18,10 @@ use linux_raw_sys::general as raw;
 
 use super::credentials::Credentials;
 use super::exit::release_memory;
+use super::futex::Leaving;
 use super::signal::SigSet;
 use super::signal::state::AlternateStack;
+use super::timer::posix;
 use super::{Task, tree};
 use crate::arch::{FpuState, SegmentBases, TrapFrame};
 use crate::errno::Errno;
@@ -195,7 +197,8 @@ fn credentials_after(task: &Task, file: &ExecFile) -> (Credentials, bool) {
 
 /// The point of no return and what follows: the current thread, alone in its process, becomes the program.
 pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) {
-    release_memory(task);
+    release_memory(task, Leaving::Exec);
+    posix::delete_all(&task.process);
     task.set_space(program.space);
 
     task.files.unshare();
@@ -211,7 +214,7 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
         signals.alternate = AlternateStack::DISABLED;
         signals.saved = None;
         signals.restart = None;
-        signals.sleep = None;
+        signals.continuation = None;
     }
     task.set_credentials(program.credentials);
     let before = process.exe.lock().replace(Arc::new(program.file));

@@ -12,7 +12,7 @@ use super::{SigInfo, SigSet, Signal, frame};
 use crate::arch::{FpuState, TrapFrame};
 use crate::errno::Errno;
 use crate::process::exit::{ExitStatus, exit_thread};
-use crate::process::{Task, exec, fault, tree};
+use crate::process::{Task, exec, fault, timer, tree};
 use crate::sched;
 
 /// Bytes of the instruction `syscall`.
@@ -102,18 +102,23 @@ fn settle_group(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
 
 /// Takes the signal to deal with now.
 fn next(task: &Task) -> Option<SigInfo> {
-    // With the group locked, a SIGCONT comes either before a stopping signal is taken, and forgets it, or after it was noted that it was.
-    let mut group = task.process.group.lock();
-    let mut signals = task.signals.lock();
-    let wanted = SigSet::from_bits(!signals.blocked.bits());
-    // What the program did itself comes before what others sent.
-    if !signals.pending.set().intersection(wanted).intersection(SigSet::SYNCHRONOUS).is_empty() {
-        return signals.pending.take(wanted.intersection(SigSet::SYNCHRONOUS));
-    }
-    let info = signals.pending.take(wanted).or_else(|| task.process.pending.lock().take(wanted))?;
-    if SigSet::STOPPING.contains(info.signal()) {
-        group.stop_taken();
-    }
+    let mut info = {
+        // With the group locked, a SIGCONT comes either before a stopping signal is taken, and forgets it, or after it was noted that it was.
+        let mut group = task.process.group.lock();
+        let mut signals = task.signals.lock();
+        let wanted = SigSet::from_bits(!signals.blocked.bits());
+        // What the program did itself comes before what others sent.
+        let own = match signals.pending.set().intersection(wanted).intersection(SigSet::SYNCHRONOUS) {
+            set if set.is_empty() => wanted,
+            set => set,
+        };
+        let info = signals.pending.take(own).or_else(|| task.process.pending.lock().take(wanted))?;
+        if SigSet::STOPPING.contains(info.signal()) {
+            group.stop_taken();
+        }
+        info
+    };
+    timer::posix::delivered(&task.process, &mut info);
     Some(info)
 }
 

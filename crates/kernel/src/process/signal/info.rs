@@ -15,6 +15,8 @@ pub mod code {
     pub const SI_USER: i32 = 0;
     /// Sent by the kernel.
     pub const SI_KERNEL: i32 = 0x80;
+    /// A timer of `timer_create` is over.
+    pub const SI_TIMER: i32 = -2;
     /// Sent by `tkill` or `tgkill`.
     pub const SI_TKILL: i32 = -6;
     /// No VMA at the address.
@@ -89,6 +91,21 @@ impl SigInfo {
         SigInfo::new(signal, code, [u64::from(pid) | u64::from(uid) << 32, 0, 0, 0])
     }
 
+    /// A timer of `timer_create` is over; how many were missed is filled in when it is delivered.
+    pub fn timer(signal: Signal, id: i32, value: u64) -> SigInfo {
+        SigInfo::new(signal, code::SI_TIMER, [u64::from(id as u32), value, 0, 0])
+    }
+
+    /// The timer that [`SigInfo::timer`] names.
+    pub fn timer_id(&self) -> i32 {
+        self.fields[0] as i32
+    }
+
+    /// How many were missed.
+    pub fn set_overrun(&mut self, overrun: i32) {
+        self.fields[0] = self.fields[0] & u64::from(u32::MAX) | u64::from(overrun as u32) << 32;
+    }
+
     /// Caused by an access or an instruction at `address`.
     pub fn fault(signal: Signal, code: i32, address: u64) -> SigInfo {
         SigInfo::new(signal, code, [address, 0, 0, 0])
@@ -115,6 +132,11 @@ impl SigInfo {
         }
         let given = core::mem::replace(&mut info.signo, i32::from(signal.number()));
         Ok((given, info))
+    }
+
+    /// The union, as words.
+    pub fn fields(&self) -> [u64; 4] {
+        self.fields
     }
 
     /// Which signal it is about.

@@ -32,6 +32,14 @@ pub fn deliverable(task: &Task) -> bool {
     !own.union(process.pending.lock().set()).without(blocked).is_empty()
 }
 
+/// Takes a signal in `wanted` that waits for the task, whether or not it is blocked (`sigtimedwait`, signalfd).
+pub fn take(task: &Task, wanted: SigSet) -> Option<SigInfo> {
+    let own = task.signals.lock().pending.take(wanted);
+    let mut info = own.or_else(|| task.process.pending.lock().take(wanted))?;
+    super::timer::posix::delivered(&task.process, &mut info);
+    Some(info)
+}
+
 /// Whether the task is to die: what even a wait that ignores signals gives way to.
 pub fn fatal_pending(task: &Task) -> bool {
     task.process.group.lock().exit_status().is_some()

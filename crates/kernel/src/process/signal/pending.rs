@@ -47,6 +47,14 @@ impl Pending {
         Err(QueueFull)
     }
 
+    /// Adds that of a timer, which waits beside others of its number, and always finds room in the set.
+    pub fn push_timer(&mut self, info: SigInfo) {
+        if self.queue.try_reserve(1).is_ok() {
+            self.queue.push(info);
+        }
+        self.set = self.set.with(info.signal());
+    }
+
     /// Takes the one to deliver first among those in `wanted`.
     pub fn take(&mut self, wanted: SigSet) -> Option<SigInfo> {
         let signal = self.set.intersection(wanted).first()?;
@@ -55,7 +63,7 @@ impl Pending {
             Some(position) => self.queue.remove(position),
             None => SigInfo::user(signal, super::info::code::SI_USER, 0, 0),
         };
-        if !signal.queues() || !self.queue.iter().any(|info| info.signal() == signal) {
+        if !self.queue.iter().any(|info| info.signal() == signal) {
             self.set = self.set.without(SigSet::EMPTY.with(signal));
         }
         Some(info)

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use super::pending::{Pending, QueueFull};
 use super::{SigInfo, SigSet, Signal, info};
 use crate::errno::Errno;
 use crate::process::exit::ExitStatus;
@@ -33,33 +34,51 @@ pub fn send_signal_to_group(pgid: Pid, signal: Signal) {
     }
 }
 
+/// Puts a signal among those that wait.
+type Push = fn(&mut Pending, SigInfo) -> Result<(), QueueFull>;
+
+fn push_timer(pending: &mut Pending, info: SigInfo) -> Result<(), QueueFull> {
+    pending.push_timer(info);
+    Ok(())
+}
+
 /// Sends a signal to a process: any of its threads that does not block it takes it.
 ///
 /// # Errors
 /// `EAGAIN`: the queue of real-time signals is full.
 pub fn to_process(process: &Arc<Process>, info: SigInfo) -> Result<(), Errno> {
+    process_with(process, info, Pending::push).map(|_| ())
+}
+
+/// Sends the signal of a timer to a process. False if it is ignored.
+pub fn timer_to_process(process: &Arc<Process>, info: SigInfo) -> bool {
+    process_with(process, info, push_timer) == Ok(Effect::Queue)
+}
+
+fn process_with(process: &Arc<Process>, info: SigInfo, push: Push) -> Result<Effect, Errno> {
     let signal = info.signal();
     prepare(process, signal);
     // Locked until one of them has been told: a thread that ends meanwhile finds the signal and tells another.
     let threads = process.threads.lock();
-    let Some(first) = threads.first() else { return Ok(()) };
+    let Some(first) = threads.first() else { return Ok(Effect::Discard) };
     if effect(process, first, signal) == Effect::Discard {
-        return Ok(());
+        return Ok(Effect::Discard);
     }
-    process.pending.lock().push(info).map_err(|_| Errno::EAGAIN)?;
+    push(&mut process.pending.lock(), info).map_err(|_| Errno::EAGAIN)?;
     if signal == Signal::KILL {
         drop(threads);
         kill(process);
-        return Ok(());
+        return Ok(Effect::Queue);
     }
     let wants = |task: &&Arc<Task>| {
         let signals = task.signals.lock();
         !signals.blocked.contains(signal) || signals.awaited.contains(signal)
     };
-    if let Some(task) = threads.iter().find(wants) {
-        task.notify();
+    match threads.iter().find(wants) {
+        Some(task) => task.notify(),
+        None => crate::fs::signalfd::notify(),
     }
-    Ok(())
+    Ok(Effect::Queue)
 }
 
 /// Tells other threads of signals to the process that `task`, which was to take them, blocks now (Linux's `retarget_shared_pending`).
@@ -82,22 +101,33 @@ pub fn hand_on(task: &Task) {
 /// # Errors
 /// `EAGAIN`: the queue of real-time signals is full.
 pub fn to_task(task: &Arc<Task>, info: SigInfo) -> Result<(), Errno> {
+    task_with(task, info, Pending::push).map(|_| ())
+}
+
+/// Sends the signal of a timer to a thread. False if it is ignored.
+pub fn timer_to_task(task: &Arc<Task>, info: SigInfo) -> bool {
+    task_with(task, info, push_timer) == Ok(Effect::Queue)
+}
+
+fn task_with(task: &Arc<Task>, info: SigInfo, push: Push) -> Result<Effect, Errno> {
     let signal = info.signal();
     prepare(&task.process, signal);
     if effect(&task.process, task, signal) == Effect::Discard {
-        return Ok(());
+        return Ok(Effect::Discard);
     }
     let wanted = {
         let mut signals = task.signals.lock();
-        signals.push(info).map_err(|_| Errno::EAGAIN)?;
+        push(&mut signals.pending, info).map_err(|_| Errno::EAGAIN)?;
         !signals.blocked.contains(signal) || signals.awaited.contains(signal)
     };
     if signal == Signal::KILL {
         kill(&task.process);
     } else if wanted {
         task.notify();
+    } else {
+        crate::fs::signalfd::notify();
     }
-    Ok(())
+    Ok(Effect::Queue)
 }
 
 /// Sends a signal that the current instruction caused: it cannot be blocked or ignored; if it is, the program gets the default.

@@ -7,6 +7,7 @@ use super::pending::Pending;
 use super::{SigInfo, SigSet};
 use crate::errno::Errno;
 use crate::process::exit::ExitStatus;
+use crate::process::futex::wait::Wanted;
 
 /// `SS_AUTODISARM` (`linux/signal.h`): the alternate stack is forgotten while a handler runs on it.
 pub const SS_AUTODISARM: u32 = 1 << 31;
@@ -71,13 +72,33 @@ pub struct Restart {
     pub how: Errno,
 }
 
-/// Where a relative sleep goes on after it was interrupted (`restart_syscall`).
+/// How a call with a relative timeout goes on after it was interrupted (`restart_syscall`): with what is left of its time. Deadlines are
+/// nanoseconds of the monotonic clock.
 #[derive(Clone, Copy, Debug)]
-pub struct RestartSleep {
-    /// When it ends: nanoseconds of the monotonic clock.
-    pub deadline: u64,
-    /// Where to write what remained if it is interrupted again; 0 for nowhere.
-    pub remaining: u64,
+pub enum Continuation {
+    /// A sleep, of `clock_nanosleep` and its like.
+    Sleep {
+        /// When it ends.
+        deadline: u64,
+        /// Where to write what remained if it is interrupted again; 0 for nowhere.
+        remaining: u64,
+    },
+    /// A wait for a futex.
+    Futex {
+        /// For which.
+        wanted: Wanted,
+        /// Until when.
+        deadline: u64,
+    },
+    /// A `poll`: address and number of the records.
+    Poll {
+        /// Of the records.
+        address: u64,
+        /// Of records.
+        count: usize,
+        /// Until when; `None` for ever.
+        deadline: Option<u64>,
+    },
 }
 
 /// Blocked and pending signals of one thread.
@@ -92,8 +113,8 @@ pub struct TaskSignals {
     pub alternate: AlternateStack,
     /// The system call that is being interrupted, if one is.
     pub restart: Option<Restart>,
-    /// The sleep that `restart_syscall` resumes.
-    pub sleep: Option<RestartSleep>,
+    /// What `restart_syscall` resumes.
+    pub continuation: Option<Continuation>,
     /// Signals that `rt_sigtimedwait` is waiting for: they wake the thread although they are blocked.
     pub awaited: SigSet,
     /// Signals that the running instruction caused: their default applies even to the first process.
@@ -111,7 +132,7 @@ impl TaskSignals {
             pending: Pending::new(),
             alternate,
             restart: None,
-            sleep: None,
+            continuation: None,
             awaited: SigSet::EMPTY,
             forced: SigSet::EMPTY,
             exit: None,

@@ -1,8 +1,9 @@
-//! Bytes from file to file: `sendfile`, `copy_file_range`.
+//! Bytes from file to file: `sendfile`, `copy_file_range`, `splice`.
 
 use alloc::sync::Arc;
 
 use super::content_file;
+use super::transfer::{SPLICE_FLAGS, SPLICE_NONBLOCK};
 use crate::errno::Errno;
 use crate::fs::File;
 use crate::fs::file::OpenFlags;
@@ -124,4 +125,58 @@ pub fn copy_file_range(task: &Task, from: (i32, u64), to: (i32, u64), len: usize
     source.store(from.1)?;
     target.store(to.1)?;
     Ok(done)
+}
+
+/// splice(2): to or from a pipe, each side a descriptor and the address of an offset, 0 for none. Errors in Linux's order (`do_splice` of `fs/splice.c`).
+pub fn splice(task: &Task, from: (i32, u64), to: (i32, u64), len: usize, flags: u32) -> SysResult {
+    if len == 0 {
+        return Ok(0);
+    }
+    if flags & !SPLICE_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (source, target) = (content_file(task, from.0)?, content_file(task, to.0)?);
+    if !source.readable() || !target.writable() {
+        return Err(Errno::EBADF);
+    }
+    let (out_of, into) = (source.inode().pipe().cloned(), target.inode().pipe().cloned());
+    match (&out_of, &into) {
+        (None, None) => return Err(Errno::EINVAL),
+        (Some(_), _) if from.1 != 0 => return Err(Errno::ESPIPE),
+        (_, Some(_)) if to.1 != 0 => return Err(Errno::ESPIPE),
+        (Some(a), Some(b)) if Arc::ptr_eq(a, b) => return Err(Errno::EINVAL),
+        _ => {}
+    }
+    let seeks = |file: &Arc<File>, offset: u64| offset == 0 || file.body.has_position();
+    if !seeks(&source, from.1) || !seeks(&target, to.1) || target.flags().contains(OpenFlags::APPEND) {
+        return Err(Errno::EINVAL);
+    }
+    let (mut source, mut target) = (Side::new(source, from.1)?, Side::new(target, to.1)?);
+    // Never more than is there, or than there is room for: nothing that was read has nowhere to go.
+    let non_blocking = flags & SPLICE_NONBLOCK != 0;
+    let mut buffer = PageBuffer::new()?;
+    let bytes = buffer.bytes();
+    let mut want = len.min(CHUNK);
+    if let Some(pipe) = &into {
+        want = want.min(pipe.wait_for_room(non_blocking || target.file.non_blocking())?);
+    }
+    let got = match &out_of {
+        Some(pipe) => {
+            let waits_not = non_blocking || source.file.non_blocking();
+            pipe.read(&mut KernelSink::new(&mut bytes[..want]), waits_not)?
+        }
+        None => source.file.read(source.at, &mut KernelSink::new(&mut bytes[..want]))?,
+    };
+    if got == 0 {
+        return Ok(0);
+    }
+    let put = match &into {
+        Some(pipe) => pipe.write(&mut KernelSupply(&bytes[..got]), non_blocking)?,
+        None => target.file.write(target.at, &mut KernelSupply(&bytes[..got]))?,
+    };
+    source.advance(put);
+    target.advance(put);
+    source.store(from.1)?;
+    target.store(to.1)?;
+    Ok(put)
 }

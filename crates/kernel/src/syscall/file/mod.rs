@@ -4,10 +4,12 @@ mod attributes;
 mod control;
 mod copy;
 mod descriptor;
+mod events;
 mod locks;
 mod names;
+mod notices;
 mod opening;
-mod polling;
+pub mod polling;
 mod sockets;
 mod space;
 mod special;
@@ -161,6 +163,13 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
         )
     }),
     // Length and storage.
+    (Sysno::vmsplice, |c| {
+        transfer::vmsplice(c.task, c.args[0] as i32, c.args[1], c.args[2] as usize, c.args[3] as u32)
+    }),
+    (Sysno::splice, |c| {
+        let (from, to) = ((c.args[0] as i32, c.args[1]), (c.args[2] as i32, c.args[3]));
+        copy::splice(c.task, from, to, c.args[4] as usize, c.args[5] as u32)
+    }),
     (Sysno::ftruncate, |c| space::ftruncate(c.task, c.args[0] as i32, c.args[1] as i64)),
     (Sysno::truncate, |c| space::truncate(c.task, c.args[0], c.args[1] as i64)),
     (Sysno::fallocate, |c| {
@@ -191,6 +200,41 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::memfd_create, |c| special::memfd_create(c.task, c.args[0], c.args[1] as u32)),
     (Sysno::eventfd, |c| special::eventfd(c.task, c.args[0] as u32, 0)),
     (Sysno::eventfd2, |c| special::eventfd(c.task, c.args[0] as u32, c.args[1] as u32)),
+    (Sysno::timerfd_create, |c| notices::timerfd_create(c.task, c.args[0] as u32, c.args[1] as u32)),
+    (Sysno::timerfd_settime, |c| {
+        notices::timerfd_settime(c.task, c.args[0] as i32, c.args[1] as u32, c.args[2], c.args[3])
+    }),
+    (Sysno::timerfd_gettime, |c| notices::timerfd_gettime(c.task, c.args[0] as i32, c.args[1])),
+    (Sysno::signalfd, |c| notices::signalfd(c.task, c.args[0] as i32, c.args[1], c.args[2], 0)),
+    (Sysno::signalfd4, |c| notices::signalfd(c.task, c.args[0] as i32, c.args[1], c.args[2], c.args[3] as u32)),
+    (Sysno::epoll_create, |c| if (c.args[0] as i32) <= 0 { Err(Errno::EINVAL) } else { events::create(c.task, 0) }),
+    (Sysno::epoll_create1, |c| events::create(c.task, c.args[0] as u32)),
+    (Sysno::epoll_ctl, |c| events::control(c.task, c.args[0] as i32, c.args[1] as u32, c.args[2] as i32, c.args[3])),
+    (Sysno::epoll_wait, |c| {
+        events::wait(
+            c.task,
+            c.args[0] as i32,
+            c.args[1],
+            c.args[2] as i32,
+            events::Patience::Millis(c.args[3] as i32),
+            (0, 0),
+        )
+    }),
+    (Sysno::epoll_pwait, |c| {
+        let mask = (c.args[4], c.args[5] as usize);
+        events::wait(
+            c.task,
+            c.args[0] as i32,
+            c.args[1],
+            c.args[2] as i32,
+            events::Patience::Millis(c.args[3] as i32),
+            mask,
+        )
+    }),
+    (Sysno::epoll_pwait2, |c| {
+        let mask = (c.args[4], c.args[5] as usize);
+        events::wait(c.task, c.args[0] as i32, c.args[1], c.args[2] as i32, events::Patience::Timespec(c.args[3]), mask)
+    }),
     (Sysno::poll, |c| polling::poll(c.task, c.args[0], c.args[1] as usize, c.args[2] as i32)),
     (Sysno::ppoll, |c| {
         polling::ppoll(c.task, c.args[0], c.args[1] as usize, c.args[2], (c.args[3], c.args[4] as usize))
@@ -204,7 +248,14 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
         sockets::socketpair(c.task, c.args[0] as u32, c.args[1] as u32, c.args[2] as u32, c.args[3])
     }),
     (Sysno::sendto, |c| {
-        sockets::sendto(c.task, c.args[0] as i32, c.args[1], c.args[2] as usize, c.args[3] as u32, c.args[4])
+        sockets::sendto(
+            c.task,
+            c.args[0] as i32,
+            c.args[1],
+            c.args[2] as usize,
+            c.args[3] as u32,
+            (c.args[4], c.args[5] as u32),
+        )
     }),
     (Sysno::recvfrom, |c| {
         let from = (c.args[4], c.args[5]);
@@ -216,8 +267,17 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::getsockopt, |c| {
         sockets::getsockopt(c.task, c.args[0] as i32, c.args[1] as u32, c.args[2] as u32, c.args[3], c.args[4])
     }),
-    (Sysno::getsockname, |c| sockets::name(c.task, c.args[0] as i32, c.args[1], c.args[2])),
-    (Sysno::getpeername, |c| sockets::name(c.task, c.args[0] as i32, c.args[1], c.args[2])),
+    (Sysno::setsockopt, |c| {
+        sockets::setsockopt(c.task, c.args[0] as i32, c.args[1] as u32, c.args[2] as u32, c.args[3], c.args[4] as u32)
+    }),
+    (Sysno::getsockname, |c| sockets::own_name(c.task, c.args[0] as i32, c.args[1], c.args[2])),
+    (Sysno::getpeername, |c| sockets::peer_name(c.task, c.args[0] as i32, c.args[1], c.args[2])),
+    (Sysno::socket, |c| sockets::socket(c.task, c.args[0] as u32, c.args[1] as u32, c.args[2] as u32)),
+    (Sysno::bind, |c| sockets::bind(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32)),
+    (Sysno::listen, |c| sockets::listen(c.task, c.args[0] as i32, c.args[1] as i32)),
+    (Sysno::connect, |c| sockets::connect(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32)),
+    (Sysno::accept, |c| sockets::accept(c.task, c.args[0] as i32, c.args[1], c.args[2], 0)),
+    (Sysno::accept4, |c| sockets::accept(c.task, c.args[0] as i32, c.args[1], c.args[2], c.args[3] as u32)),
     // What is known about files.
     (Sysno::stat, |c| stat::stat(c.task, c.args[0], c.args[1])),
     (Sysno::lstat, |c| stat::lstat(c.task, c.args[0], c.args[1])),

@@ -12,6 +12,7 @@ use crate::fs::file::Ready;
 use crate::fs::poll::{self, Interest};
 use crate::mm::uaccess;
 use crate::process::Task;
+use crate::process::signal::state::Continuation;
 use crate::process::signal::{SigSet, send};
 use crate::syscall::SysResult;
 use crate::time::{NANOS_PER_SECOND, monotonic_ns};
@@ -33,7 +34,18 @@ pub fn poll(task: &Arc<Task>, address: u64, count: usize, timeout: i32) -> SysRe
     poll_until(task, address, count, deadline)
 }
 
-fn poll_until(task: &Arc<Task>, address: u64, count: usize, deadline: Option<u64>) -> SysResult {
+/// Until a moment of the monotonic clock; after a signal that no handler runs for, the rest of the time is waited.
+pub fn poll_until(task: &Arc<Task>, address: u64, count: usize, deadline: Option<u64>) -> SysResult {
+    poll_once(task, address, count, deadline).map_err(|error| {
+        if error != Errno::ERESTARTNOHAND {
+            return error;
+        }
+        task.signals.lock().continuation = Some(Continuation::Poll { address, count, deadline });
+        Errno::ERESTART_RESTARTBLOCK
+    })
+}
+
+fn poll_once(task: &Arc<Task>, address: u64, count: usize, deadline: Option<u64>) -> SysResult {
     if count > descriptor_limit(task) {
         return Err(Errno::EINVAL);
     }
@@ -72,16 +84,16 @@ struct Duration {
 }
 
 /// A timeout in the caller's memory, and how it is told what is left of it.
-struct Timeout {
+pub(super) struct Timeout {
     address: u64,
     /// Nanoseconds in a unit of the fraction.
     unit: u64,
-    deadline: Option<u64>,
+    pub(super) deadline: Option<u64>,
 }
 
 impl Timeout {
     /// Address 0 is for ever.
-    fn read(address: u64, unit: u64) -> Result<Timeout, Errno> {
+    pub(super) fn read(address: u64, unit: u64) -> Result<Timeout, Errno> {
         let mut timeout = Timeout { address, unit, deadline: None };
         if address != 0 {
             let duration: Duration = uaccess::read(address)?;
@@ -109,7 +121,7 @@ impl Timeout {
 }
 
 /// Runs a wait with another signal mask. If a signal ends it, the mask stays until its handler has been entered; signal delivery restores it.
-fn with_mask(task: &Arc<Task>, mask: (u64, usize), wait: impl FnOnce() -> SysResult) -> SysResult {
+pub(super) fn with_mask(task: &Arc<Task>, mask: (u64, usize), wait: impl FnOnce() -> SysResult) -> SysResult {
     let (address, size) = mask;
     if address == 0 {
         return wait();
@@ -143,7 +155,7 @@ fn with_mask(task: &Arc<Task>, mask: (u64, usize), wait: impl FnOnce() -> SysRes
 /// ppoll(2)
 pub fn ppoll(task: &Arc<Task>, address: u64, count: usize, timeout: u64, mask: (u64, usize)) -> SysResult {
     let timeout = Timeout::read(timeout, 1)?;
-    let result = with_mask(task, mask, || poll_until(task, address, count, timeout.deadline));
+    let result = with_mask(task, mask, || poll_once(task, address, count, timeout.deadline));
     timeout.write_rest();
     result
 }

@@ -126,6 +126,29 @@ pub fn pwritev2(task: &Task, fd: i32, address: u64, count: usize, offset: i64, f
     write_pieces(&*content_file(task, fd)?, optional(offset)?, address, count)
 }
 
+/// vmsplice(2): between memory and a pipe. Pages are copied, never lent: what the program does to its memory afterwards does not show.
+pub fn vmsplice(task: &Task, fd: i32, address: u64, count: usize, flags: u32) -> SysResult {
+    if flags & !SPLICE_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file = content_file(task, fd)?;
+    let pipe = file.inode().pipe().ok_or(Errno::EBADF)?;
+    let non_blocking = flags & SPLICE_NONBLOCK != 0 || file.non_blocking();
+    let mut pieces = pieces(address, count)?;
+    if file.writable() {
+        pipe.write(&mut UserVector::new(&mut pieces), non_blocking)
+    } else if file.readable() {
+        pipe.read(&mut UserVector::new(&mut pieces), non_blocking)
+    } else {
+        Err(Errno::EBADF)
+    }
+}
+
+/// All `SPLICE_F_*` (`linux/splice.h`).
+pub(super) const SPLICE_FLAGS: u32 = 0xf;
+/// `SPLICE_F_NONBLOCK`.
+pub(super) const SPLICE_NONBLOCK: u32 = 2;
+
 /// lseek(2)
 pub fn lseek(task: &Task, fd: i32, offset: i64, whence: u32) -> SysResult {
     let file = content_file(task, fd)?;

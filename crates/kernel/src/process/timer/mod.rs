@@ -1,4 +1,7 @@
-//! `ITIMER_REAL` and `alarm`: a signal after a while, once or again and again.
+//! Timers of a process that send signals: `ITIMER_REAL` and `alarm` here, those that count processor time ([`cpu`]), and `timer_create`'s ([`posix`]).
+
+pub mod cpu;
+pub mod posix;
 
 use alloc::sync::Arc;
 

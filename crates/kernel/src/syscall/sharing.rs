@@ -1,0 +1,102 @@
+//! What threads share: `unshare`, `setns`, `kcmp`.
+
+use alloc::sync::Arc;
+
+use linux_raw_sys::general as raw;
+use syscalls::Sysno;
+
+use super::{Handler, SysResult, SyscallContext};
+use crate::errno::Errno;
+use crate::process::access::{AccessAs, may_access};
+use crate::process::{Pid, Task, find};
+
+/// The calls of this file.
+pub const CALLS: &[(Sysno, Handler)] = &[(Sysno::unshare, unshare), (Sysno::setns, setns), (Sysno::kcmp, kcmp)];
+
+/// All kinds of namespaces.
+const NAMESPACES: u32 = raw::CLONE_NEWNS
+    | raw::CLONE_NEWCGROUP
+    | raw::CLONE_NEWUTS
+    | raw::CLONE_NEWIPC
+    | raw::CLONE_NEWUSER
+    | raw::CLONE_NEWPID
+    | raw::CLONE_NEWNET
+    | raw::CLONE_NEWTIME;
+
+/// unshare(2). Namespaces are not here: `EINVAL`, as from a Linux that was built without.
+fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
+    const PARTS: u32 =
+        raw::CLONE_THREAD | raw::CLONE_FS | raw::CLONE_SIGHAND | raw::CLONE_VM | raw::CLONE_FILES | raw::CLONE_SYSVSEM;
+    let flags = ctx.args[0];
+    if flags & !u64::from(PARTS | NAMESPACES) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let flags = flags as u32;
+    let task = ctx.task;
+    // Each of these means those before it, and none can be had while it is shared (`check_unshare_flags`).
+    if flags & (raw::CLONE_THREAD | raw::CLONE_SIGHAND | raw::CLONE_VM) != 0 {
+        let alone = task.process.threads.lock().len() == 1;
+        let handlers_alone = task.process.handlers.is_exclusive();
+        let with_handlers = flags & (raw::CLONE_SIGHAND | raw::CLONE_VM) != 0;
+        if !alone || with_handlers && !handlers_alone || flags & raw::CLONE_VM != 0 && task.shares_space() {
+            return Err(Errno::EINVAL);
+        }
+    }
+    if flags & (NAMESPACES & !raw::CLONE_NEWUSER) != 0 && !task.credentials().is_privileged() {
+        return Err(Errno::EPERM);
+    }
+    if flags & NAMESPACES != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & raw::CLONE_FS != 0 {
+        task.fs.unshare();
+    }
+    if flags & raw::CLONE_FILES != 0 {
+        task.files.unshare();
+    }
+    Ok(0)
+}
+
+/// setns(2): no descriptor stands for a namespace.
+fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
+    ctx.task.files.lock().get(ctx.args[0] as i32)?;
+    Err(Errno::EINVAL)
+}
+
+/// The task of a number. `ESRCH`.
+fn task(pid: u64) -> Result<Arc<Task>, Errno> {
+    find(pid as Pid).ok_or(Errno::ESRCH)
+}
+
+/// kcmp(2): 0 if both use the same, 1 and 2 for an order among those that do not.
+fn kcmp(ctx: &mut SyscallContext<'_>) -> SysResult {
+    const FILE: u32 = 0;
+    const VM: u32 = 1;
+    const FILES: u32 = 2;
+    const FS: u32 = 3;
+    const SIGHAND: u32 = 4;
+    const IO: u32 = 5;
+    const SYSVSEM: u32 = 6;
+    let [first, second, kind, index1, index2, _] = ctx.args;
+    let (first, second) = (task(first)?, task(second)?);
+    if ![&first, &second].into_iter().all(|task| may_access(ctx.task, task, AccessAs::Real)) {
+        return Err(Errno::EPERM);
+    }
+    let key = |task: &Arc<Task>, index: u64| -> Result<usize, Errno> {
+        Ok(match kind as u32 {
+            FILE => Arc::as_ptr(&task.files.lock().get(index as i32)?) as usize,
+            VM => Arc::as_ptr(&task.space()) as usize,
+            FILES => task.files.identity(),
+            FS => task.fs.identity(),
+            SIGHAND => task.process.handlers.identity(),
+            // Nobody has any of these.
+            IO | SYSVSEM => 0,
+            _ => return Err(Errno::EINVAL),
+        })
+    };
+    Ok(match key(&first, index1)?.cmp(&key(&second, index2)?) {
+        core::cmp::Ordering::Equal => 0,
+        core::cmp::Ordering::Less => 1,
+        core::cmp::Ordering::Greater => 2,
+    })
+}
