@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::text::Columns;
 use crate::addr::{PAGE_SHIFT, VirtAddr};
 use crate::backing::Identity;
-use crate::space::{AddressSpace, Layout};
+use crate::space::{AddressSpace, Marks};
 use crate::vma::{Backing, Version, Vma, VmaFlags};
 
 /// Column at which a name begins, at the earliest.
@@ -15,14 +15,14 @@ const NAME_COLUMN: usize = 73;
 /// the moment when it was made.
 pub struct Maps {
     vmas: Version,
-    layout: Layout,
+    marks: Marks,
 }
 
 impl AddressSpace {
-    /// What `/proc/PID/maps` shows now. O(1).
+    /// What `/proc/PID/maps` shows now. O(1); takes no lock, and no writer waits for it.
     pub fn maps(&self) -> Maps {
-        let layout = self.layout();
-        Maps { vmas: self.vmas(), layout }
+        let (marks, vmas) = self.with_marks(|| self.vmas());
+        Maps { vmas, marks }
     }
 }
 
@@ -63,41 +63,48 @@ impl Maps {
 
     pub(super) fn write(&self, vma: &Vma, out: &mut Vec<u8>) {
         let line_start = out.len();
-        let (identity, offset) = match &vma.backing {
-            Backing::Object(object) => (object.identity(), vma.page_offset << PAGE_SHIFT),
-            Backing::Reference(reference) => match reference.file() {
-                Some(file) => (file.identity(), vma.page_offset << PAGE_SHIFT),
-                None => Default::default(),
-            },
-            Backing::Anonymous => Default::default(),
-        };
+        let (identity, offset) = origin(vma);
         header((vma.start(), vma.end()), vma.flags, offset, identity, out);
         let fixed_end = out.len();
-        self.name(vma, out);
+        name(vma, &self.marks, out);
         if out.len() > fixed_end {
+            escape(fixed_end, out);
             pad(line_start, fixed_end, out);
         }
         out.push(b'\n');
     }
+}
 
-    /// The last column, by Linux's precedence: file, heap, stack, given name, nothing.
-    fn name(&self, vma: &Vma, out: &mut Vec<u8>) {
-        if let Backing::Object(object) = &vma.backing {
-            match &vma.name {
-                Some(name) if object.is_anonymous() => bracketed(b"anon_shmem:", name, out),
-                _ => escaped_path(|path| object.path(path), out),
-            }
-        } else if let Backing::Reference(reference) = &vma.backing
-            && let Some(file) = reference.file()
-        {
-            escaped_path(|path| file.path(path), out);
-        } else if vma.start() < self.layout.brk && vma.end() > self.layout.start_brk {
-            out.extend_from_slice(b"[heap]");
-        } else if vma.start() <= self.layout.start_stack && self.layout.start_stack <= vma.end() {
-            out.extend_from_slice(b"[stack]");
-        } else if let Some(name) = &vma.name {
-            bracketed(b"anon:", name, out);
+/// Device and inode of the file behind a VMA, and the byte of it at which the VMA starts; zeros without one.
+pub(super) fn origin(vma: &Vma) -> (Identity, u64) {
+    let identity = match &vma.backing {
+        Backing::Object(object) => object.identity(),
+        Backing::Reference(reference) => match reference.file() {
+            Some(file) => file.identity(),
+            None => return Default::default(),
+        },
+        Backing::Anonymous => return Default::default(),
+    };
+    (identity, vma.page_offset << PAGE_SHIFT)
+}
+
+/// Appends the last column, by Linux's precedence: file, heap, stack, given name, nothing.
+pub(super) fn name(vma: &Vma, marks: &Marks, out: &mut Vec<u8>) {
+    if let Backing::Object(object) = &vma.backing {
+        match &vma.name {
+            Some(name) if object.is_anonymous() => bracketed(b"anon_shmem:", name, out),
+            _ => object.path(out),
         }
+    } else if let Backing::Reference(reference) = &vma.backing
+        && let Some(file) = reference.file()
+    {
+        file.path(out);
+    } else if vma.start() < marks.brk && vma.end() > marks.start_brk {
+        out.extend_from_slice(b"[heap]");
+    } else if vma.start() <= marks.start_stack && marks.start_stack <= vma.end() {
+        out.extend_from_slice(b"[stack]");
+    } else if let Some(name) = &vma.name {
+        bracketed(b"anon:", name, out);
     }
 }
 
@@ -149,10 +156,8 @@ fn bracketed(kind: &[u8], name: &[u8], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// Only a newline is escaped in a path.
-fn escaped_path(path: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
-    let start = out.len();
-    path(out);
+/// Escapes what must not be in a line: a newline, which only a path can have.
+fn escape(start: usize, out: &mut Vec<u8>) {
     while let Some(at) = out[start..].iter().position(|byte| *byte == b'\n') {
         out.splice(start + at..start + at + 1, *b"\\012");
     }

@@ -1,9 +1,10 @@
 //! What `/proc/PID` says about memory: the text of `maps`, `smaps`, `smaps_rollup` and `statm`, the memory lines of `status`, the entries of
-//! `pagemap`.
+//! `pagemap`, and the answers to questions about one VMA.
 
 pub(crate) mod mapcount;
 mod maps;
 mod pagemap;
+mod query;
 mod smaps;
 mod statm;
 mod status;
@@ -11,4 +12,5 @@ mod text;
 
 pub use maps::Maps;
 pub use pagemap::{FrameNumbers, PagemapEntry};
+pub use query::{Found, Query, Reach};
 pub use smaps::Smaps;

@@ -4,7 +4,7 @@ use crossbeam_epoch::Guard;
 
 use super::change::Before;
 use super::limits::{may_expand, may_lock};
-use super::{AddressSpace, Layout, MapRequest, Placement, STACK_GUARD_GAP, retry_after_reclaim};
+use super::{AddressSpace, Layout, MapRequest, Marks, Placement, STACK_GUARD_GAP, retry_after_reclaim};
 use crate::addr::{PAGE_SIZE, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
 use crate::vma::{Backing, Vma, VmaFlags};
@@ -50,8 +50,10 @@ impl AddressSpace {
             if wanted.end().get().saturating_add(PAGE_SIZE) > room {
                 return Ok(layout.brk);
             }
-            if old == aligned(layout.start_brk)? {
-                self.begin_heap(guard, &layout, wanted)?;
+            // Before the larger heap can be seen: nothing else is mapped there.
+            self.marks.set(Marks { brk: end, ..Marks::from(&*layout) });
+            let extended = if old == aligned(layout.start_brk)? {
+                self.begin_heap(guard, &layout, wanted)
             } else {
                 let request = MapRequest {
                     placement: Placement::FixedNoReplace(old),
@@ -60,10 +62,18 @@ impl AddressSpace {
                     backing: Backing::Anonymous,
                     page_offset: 0,
                 };
-                self.map_locked(guard, &layout, &request, wanted.len())?;
+                self.map_locked(guard, &layout, &request, wanted.len()).map(drop)
+            };
+            if extended.is_err() {
+                self.marks.set(Marks::from(&*layout));
             }
+            extended?;
+            layout.brk = end;
+            return Ok(end);
         }
         layout.brk = end;
+        // After the smaller heap can be seen.
+        self.marks.set(Marks::from(&*layout));
         Ok(end)
     }
 

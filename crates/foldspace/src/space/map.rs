@@ -43,7 +43,7 @@ impl AddressSpace {
             return Err(Error::TooManyVmas);
         }
         let range = Search::new(self, version, layout, &request.backing, len).place(request.placement)?;
-        let mut flags = self.new_flags(layout, request.flags.difference(VmaFlags::OBJECT));
+        let mut flags = self.new_flags(layout, request.flags.difference(VmaFlags::FILE));
         let pages = range.pages();
         // Also of what cannot be locked.
         may_lock(layout, &totals.pages, flags | layout.future_lock, pages)?;
@@ -57,9 +57,13 @@ impl AddressSpace {
             replaced = version.range(range).filter_map(|vma| vma.range.intersect(range)).map(PageRange::pages).sum();
         }
         may_expand(layout, &totals.pages, flags, pages - replaced)?;
-        if let Backing::Object(object) = &request.backing {
-            object.note_mapped();
-            flags |= VmaFlags::OBJECT;
+        match &request.backing {
+            Backing::Anonymous => {}
+            Backing::Object(object) => {
+                object.note_mapped();
+                flags |= VmaFlags::OBJECT;
+            }
+            Backing::Reference(reference) => flags.set(VmaFlags::FILE_OF_ZEROS, reference.file().is_some()),
         }
         let vma = Vma { range, flags, page_offset: request.page_offset, backing: request.backing.clone(), name: None };
         self.replace(guard, range, Some(vma))?;

@@ -27,6 +27,7 @@ mod guard;
 mod limits;
 mod lock;
 mod map;
+mod marks;
 mod mincore;
 mod modify;
 mod name;
@@ -52,10 +53,12 @@ use crate::platform::SpaceId;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::table::Root;
-use crate::vma::{Version, VersionCell, VmaFlags};
+use crate::vma::{Version, VersionCell, VersionRef, VmaFlags};
 pub use advise::Advice;
 use change::InChange;
 pub use lock::LockMode;
+pub(crate) use marks::Marks;
+use marks::MarksCell;
 pub use populate::{Failures, PopulateError};
 pub(crate) use registry::Registry;
 pub use registry::Spaces;
@@ -76,6 +79,7 @@ pub struct AddressSpace {
     vmas: VersionCell,
     /// The writers' lock, and what it guards beside the tree: see [`Layout`].
     writer: Mutex<Layout>,
+    marks: MarksCell,
     in_change: InChange,
     fork_mode: AtomicU8,
     /// Whether guards were ever put into these tables: discarding looks for them then.
@@ -113,6 +117,7 @@ impl AddressSpace {
             root,
             seat: AtomicU32::new(NONE),
             vmas: VersionCell::new(vmas),
+            marks: MarksCell::new(&layout),
             writer: Mutex::new(layout),
             in_change: InChange::default(),
             fork_mode: AtomicU8::new(mode as u8),
@@ -151,12 +156,19 @@ impl AddressSpace {
 
     /// Changes them (exec, limits).
     pub fn update_layout(&self, change: impl FnOnce(&mut Layout)) {
-        change(&mut self.writer.lock());
+        let mut layout = self.writer.lock();
+        change(&mut layout);
+        self.marks.set(Marks::from(&*layout));
     }
 
     /// The VMAs as they are now, held: they stay so whatever happens to the address space. O(1).
     pub fn vmas(&self) -> Version {
         self.vmas.hold(&self.memory.pin())
+    }
+
+    /// The VMAs as they are now, for as long as the guard is there. One load.
+    pub(crate) fn current<'t>(&'t self, guard: &'t Guard) -> VersionRef<'t> {
+        self.vmas.load(guard)
     }
 
     /// Whether a VMA has one of `flags` now. O(1), and nothing is held.

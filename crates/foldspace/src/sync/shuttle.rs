@@ -45,7 +45,7 @@ pub mod hint {
 
 /// As [`core::sync::atomic`].
 pub mod atomic {
-    pub use core::sync::atomic::Ordering;
+    pub use core::sync::atomic::{Ordering, fence};
 
     use super::point;
 

@@ -62,6 +62,8 @@ bitflags! {
         /// Only beside SHARED, without MAY_WRITE: what it shows was opened for writing, but may not be written through new mappings
         /// (F_SEAL_WRITE, F_SEAL_FUTURE_WRITE). Linux has VM_SHARED then, as with MAY_WRITE.
         const WRITE_SEALED = 1 << 23;
+        /// It shows zeros of a file ([`Reference::zeros_of`]). Set when it is mapped, for the tree's summaries.
+        const FILE_OF_ZEROS = 1 << 30;
         /// It shows an object. Set when it is mapped, so that the tree's summaries say where there are such areas.
         const OBJECT = 1 << 31;
     }
@@ -70,6 +72,8 @@ bitflags! {
 impl VmaFlags {
     /// What mprotect sets. An area with none of it (PROT_NONE) cannot be accessed.
     pub const ACCESS: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::EXEC);
+    /// What says that there is a file behind it, be it one without a name (Linux's `vm_file`).
+    pub const FILE: VmaFlags = VmaFlags::OBJECT.union(VmaFlags::FILE_OF_ZEROS);
 }
 
 /// Where the content of a VMA's pages comes from.

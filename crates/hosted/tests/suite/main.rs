@@ -21,6 +21,7 @@ mod places;
 mod populate;
 mod proc_text;
 mod questions;
+mod readers;
 mod references;
 mod registry;
 mod regressions;

@@ -133,9 +133,16 @@ impl<'t> VersionRef<'t> {
         }
     }
 
+    /// The first VMA that ends after `from` and has all of `all`, and any of `any` unless that is empty. Subtrees in which some flag is missing are
+    /// not looked at: O(log n) unless flags are together in the summaries that are never together in a VMA.
+    pub fn find_with(self, all: VmaFlags, any: VmaFlags, from: VirtAddr) -> Option<&'t Vma> {
+        let enough = |flags: VmaFlags| flags.contains(all) && (any.is_empty() || flags.intersects(any));
+        find_where(self.root?, &enough, from)
+    }
+
     /// The first VMA that ends after `from` and has any of `flags`. Subtrees without such a flag are not looked at.
     pub fn find_flag(self, flags: VmaFlags, from: VirtAddr) -> Option<&'t Vma> {
-        find_flag(self.root?, flags, from)
+        find_where(self.root?, &|some: VmaFlags| some.intersects(flags), from)
     }
 }
 
@@ -148,15 +155,18 @@ fn last(mut node: NodeRef<'_>) -> Option<&Vma> {
     }
 }
 
-fn find_flag<'t>(node: NodeRef<'t>, flags: VmaFlags, from: VirtAddr) -> Option<&'t Vma> {
-    if !node.summary().flags.intersects(flags) {
+/// `enough` must hold for a union of flags if it holds for one of them.
+fn find_where<'t>(node: NodeRef<'t>, enough: &impl Fn(VmaFlags) -> bool, from: VirtAddr) -> Option<&'t Vma> {
+    if !enough(node.summary().flags) {
         return None;
     }
     match node.slots() {
         Slots::Leaf(vmas) => {
             let at = first_after(vmas, from);
-            vmas.iter().skip(at).find(|vma| vma.flags.intersects(flags))
+            vmas.iter().skip(at).find(|vma| enough(vma.flags))
         }
-        Slots::Inner(children) => children.reaching(from).iter().find_map(|child| find_flag(child.node(), flags, from)),
+        Slots::Inner(children) => {
+            children.reaching(from).iter().find_map(|child| find_where(child.node(), enough, from))
+        }
     }
 }
