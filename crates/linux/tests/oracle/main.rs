@@ -5,4 +5,5 @@ mod calls;
 mod host;
 mod hosted;
 mod pair;
+mod procmap;
 mod scene;
