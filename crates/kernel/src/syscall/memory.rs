@@ -83,6 +83,12 @@ impl Caller for Current<'_> {
     }
 }
 
+/// ioctl(PROCMAP_QUERY) about the address space that `find` gives.
+pub fn procmap_query(task: &Task, argument: u64, find: impl FnOnce() -> Result<Arc<AddressSpace>, Errno>) -> SysResult {
+    in_space(|space| foldspace_linux::procmap_query(&Current { task, space }, argument, find))??;
+    Ok(0)
+}
+
 /// Does a call of `foldspace-linux` for the current task.
 pub(super) fn call<R>(
     ctx: &SyscallContext<'_>,

@@ -8,7 +8,7 @@ mod class;
 pub mod file;
 mod futex;
 mod identity;
-mod memory;
+pub mod memory;
 mod nodes;
 mod own;
 mod pidfd;

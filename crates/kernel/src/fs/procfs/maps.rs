@@ -5,14 +5,15 @@ use alloc::vec::Vec;
 
 use foldspace::proc::{Maps, Smaps};
 use foldspace::{AddressSpace, VirtAddr};
+use foldspace_linux::PROCMAP_QUERY;
 use spin::Mutex;
 
 use super::node::open_task;
 use crate::errno::Errno;
 use crate::fs::file::{Body, File, Whence, seek_without_end};
 use crate::fs::io::{Sink, Supply, done_or_fault};
-use crate::process::Pid;
-use crate::syscall::SysResult;
+use crate::process::{Pid, Task};
+use crate::syscall::{SysResult, memory};
 
 /// Which of the files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,11 +27,11 @@ pub enum Form {
 }
 
 /// An open maps file. It is bound to the address space that it was opened on, and does not keep it alive: once it is gone (exec,
-/// exit), reads give end of file, or `ESRCH` for sums.
+/// exit), reads give what is left of the text that was made, then end of file, or `ESRCH` for sums.
 pub struct MapsBody {
     space: Weak<AddressSpace>,
     form: Form,
-    reader: Mutex<Option<Reader>>,
+    reading: Mutex<Reading>,
 }
 
 /// Bytes of text that are made at a time, but for the end of the last piece.
@@ -43,7 +44,7 @@ enum Pieces {
     Rollup,
 }
 
-/// A reading in progress.
+/// A reading in progress: one version of the address space, whose text is made from its first byte on.
 struct Reader {
     pieces: Pieces,
     /// Where the next piece begins in the address space; `None` after the last.
@@ -52,8 +53,6 @@ struct Reader {
     lines: Vec<u8>,
     /// Bytes of it already given.
     given: usize,
-    /// Offset of the next byte in the file.
-    offset: u64,
 }
 
 impl Reader {
@@ -63,15 +62,7 @@ impl Reader {
             Form::Smaps => Pieces::Smaps(space.smaps()),
             Form::Rollup => Pieces::Rollup,
         };
-        Reader { pieces, next: Some(VirtAddr(0)), lines: Vec::with_capacity(160), given: 0, offset: 0 }
-    }
-
-    /// Back to the first byte of the same version.
-    fn rewind(&mut self) {
-        self.next = Some(VirtAddr(0));
-        self.lines.clear();
-        self.given = 0;
-        self.offset = 0;
+        Reader { pieces, next: Some(VirtAddr(0)), lines: Vec::with_capacity(160), given: 0 }
     }
 
     /// What is left of the text made so far, or as many more pieces as hold `wanted` bytes (or [`BATCH`]); empty at the end.
@@ -95,24 +86,18 @@ impl Reader {
         Ok(&self.lines[self.given..])
     }
 
-    fn advance(&mut self, bytes: usize) {
-        self.given += bytes;
-        self.offset += bytes as u64;
-    }
-
-    /// Moves to an offset, from the start if it lies behind.
-    fn seek(&mut self, space: &AddressSpace, offset: u64) -> Result<(), Errno> {
-        if offset < self.offset {
-            self.rewind();
-        }
-        while self.offset < offset {
+    /// Passes over so many bytes from the start; `false` if there are not so many.
+    fn skip(&mut self, space: &AddressSpace, mut bytes: u64) -> Result<bool, Errno> {
+        while bytes > 0 {
             let rest = self.rest(space, BATCH)?.len();
             if rest == 0 {
-                break;
+                return Ok(false);
             }
-            self.advance(rest.min((offset - self.offset) as usize));
+            let part = (rest as u64).min(bytes);
+            self.given += part as usize;
+            bytes -= part;
         }
-        Ok(())
+        Ok(true)
     }
 
     fn read(&mut self, space: &AddressSpace, out: &mut dyn Sink) -> SysResult {
@@ -129,7 +114,7 @@ impl Reader {
             }
             let want = rest.len().min(room);
             let put = out.put(&rest[..want]);
-            self.advance(put);
+            self.given += put;
             done += put;
             if put < want {
                 return done_or_fault(done);
@@ -139,32 +124,65 @@ impl Reader {
     }
 }
 
+/// What an open file remembers between two reads.
+#[derive(Default)]
+struct Reading {
+    /// Where the last read ended: who goes on there reads the same version.
+    offset: u64,
+    /// The rest of that version, as long as there is any: at its end it is given up, so that a file that was read and stays open keeps
+    /// nothing alive.
+    reader: Option<Reader>,
+}
+
+impl Reading {
+    /// Reads at an offset. From the start, and everywhere else but where the last read ended, that is another reading, of what is there now:
+    /// so does Linux (`seq_read_iter`, whose `traverse` makes the text from the start again).
+    fn read(&mut self, space: &AddressSpace, form: Form, offset: u64, out: &mut dyn Sink) -> SysResult {
+        if offset == 0 || offset != self.offset {
+            let mut reader = Reader::new(space, form);
+            self.reader = reader.skip(space, offset)?.then_some(reader);
+            self.offset = offset;
+        }
+        let Some(reader) = &mut self.reader else { return Ok(0) };
+        let done = reader.read(space, out)?;
+        self.offset += done as u64;
+        if reader.next.is_none() && reader.given == reader.lines.len() {
+            self.reader = None;
+        }
+        Ok(done)
+    }
+
+    /// What is left of the text that was made before the address space went: a line that was begun comes to its end, as on Linux.
+    fn finish(&mut self, offset: u64, out: &mut dyn Sink) -> SysResult {
+        let Some(reader) = self.reader.as_mut().filter(|_| offset == self.offset) else { return Ok(0) };
+        let rest = &reader.lines[reader.given..];
+        let want = rest.len().min(out.room());
+        let done = out.put(&rest[..want]);
+        reader.given += done;
+        self.offset += done as u64;
+        if done < want { done_or_fault(done) } else { Ok(done) }
+    }
+}
+
 impl MapsBody {
     /// Opens the maps of a thread. `ESRCH` if it is gone, `EACCES` if its memory is not for the caller to look at.
     pub fn open(pid: Pid, form: Form) -> Result<MapsBody, Errno> {
-        Ok(MapsBody { space: Arc::downgrade(&open_task(pid)?.space()), form, reader: Mutex::new(None) })
+        Ok(MapsBody { space: Arc::downgrade(&open_task(pid)?.space()), form, reading: Mutex::default() })
     }
 }
 
 impl Body for MapsBody {
     fn read(&self, file: &File, at: Option<u64>, out: &mut dyn Sink) -> SysResult {
-        let Some(space) = self.space.upgrade() else {
-            return if self.form == Form::Rollup { Err(Errno::ESRCH) } else { Ok(0) };
-        };
         let mut position = file.position.lock();
         let offset = at.unwrap_or(*position);
-        let mut reader = self.reader.lock();
-        let reader = match &mut *reader {
-            // A new reading sees what is there now.
-            slot if offset == 0 => slot.insert(Reader::new(&space, self.form)),
-            Some(reader) => reader,
-            slot => slot.insert(Reader::new(&space, self.form)),
+        let mut reading = self.reading.lock();
+        let done = match self.space.upgrade() {
+            Some(space) => reading.read(&space, self.form, offset, out)?,
+            None => match reading.finish(offset, out)? {
+                0 if self.form == Form::Rollup => return Err(Errno::ESRCH),
+                done => done,
+            },
         };
-        reader.seek(&space, offset)?;
-        if reader.offset != offset {
-            return Ok(0);
-        }
-        let done = reader.read(&space, out)?;
         if at.is_none() {
             *position += done as u64;
         }
@@ -181,5 +199,12 @@ impl Body for MapsBody {
 
     fn has_position(&self) -> bool {
         true
+    }
+
+    fn ioctl(&self, task: &Task, _file: &File, request: u32, argument: u64) -> SysResult {
+        if self.form != Form::Maps || request != PROCMAP_QUERY {
+            return Err(Errno::ENOTTY);
+        }
+        memory::procmap_query(task, argument, || self.space.upgrade().ok_or(Errno::ESRCH))
     }
 }
