@@ -28,6 +28,8 @@ pub enum Command {
     Diff(Diff),
     /// A log of strace on the published reverse maps, and on Foldspace
     Replay(Replay),
+    /// Everything at once inside, for minutes or hours; every byte is verified, and nothing may be lost
+    Soak(Soak),
 }
 
 #[derive(Args)]
@@ -151,7 +153,7 @@ pub enum Accel {
 
 #[derive(Args)]
 pub struct Bench {
-    /// Only the rows whose names start with one of these
+    /// Only the rows whose names start with one of these; or `maps_latency` or `maps_tearing`, experiments of their own
     #[arg(value_name = "ROW")]
     pub rows: Vec<String>,
 
@@ -162,6 +164,10 @@ pub struct Bench {
     /// Leave out what takes long: the 3 GiB process, the tens of thousands of mappings
     #[arg(long)]
     pub quick: bool,
+
+    /// With `maps_latency` (default: 3) and `maps_tearing` (default: 2): the number of processors where instructions are not counted
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub cpus: Option<u8>,
 
     /// The Linux kernel to compare with (default: the distribution's cloud kernel)
     #[arg(long, value_name = "VMLINUZ")]
@@ -247,6 +253,37 @@ pub struct Replay {
     /// Print a JSON document instead of the tables
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Soak {
+    /// How long
+    #[arg(long, value_name = "N", default_value_t = 5.0)]
+    pub minutes: f64,
+
+    /// The number of processors
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
+    pub cpus: u8,
+
+    /// Which random decisions: the same number gives the same ones, though not at the same moments
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub seed: u64,
+
+    /// The machine's memory, which is nearly full at times
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
+    pub memory: u64,
+
+    /// One kind of work only
+    #[arg(long, value_name = "KIND")]
+    pub only: Option<String>,
+
+    /// The kernel's release build: faster, but it does not check itself at the end
+    #[arg(long)]
+    pub release: bool,
+
+    /// The Foldspace kernel to boot, instead of the one that was built with this command
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
 }
 
 /// A size in bytes: a number with K, M, G or T for powers of 1024, and nothing for MiB, as QEMU has it.

@@ -12,6 +12,7 @@ mod program;
 mod refusal;
 mod replay;
 mod run;
+mod soak;
 mod verdict;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => measure::demo(&demo),
         Command::Diff(arguments) => diff::diff(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Soak(arguments) => soak::soak(&arguments),
     };
     match done {
         Ok(status) => ExitCode::from(status),

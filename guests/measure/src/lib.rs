@@ -8,6 +8,7 @@
 pub mod counter;
 pub mod figures;
 pub mod heap;
+pub mod maps;
 pub mod mode;
 pub mod process;
 pub mod region;

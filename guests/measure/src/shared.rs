@@ -11,6 +11,11 @@ pub struct Shared {
     base: NonNull<AtomicU64>,
 }
 
+// SAFETY: the numbers are atomics, and the page stays mapped as long as the value lives, whichever thread drops it.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
 impl Shared {
     /// How many numbers there are.
     pub const SLOTS: usize = PAGE / size_of::<AtomicU64>();
@@ -54,6 +59,12 @@ impl Shared {
     #[inline(always)]
     pub fn set(&self, slot: usize, value: u64) {
         self.slot(slot).store(value, Ordering::Release);
+    }
+
+    /// Adds to a number, whoever else does; returns what it was.
+    #[inline(always)]
+    pub fn add(&self, slot: usize, value: u64) -> u64 {
+        self.slot(slot).fetch_add(value, Ordering::AcqRel)
     }
 
     /// The number that was stored last, by any of the processes; zero at first.

@@ -7,8 +7,10 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::goals::{Goals, Met};
-use super::guest::Measurement;
+use super::guest::{Measurement, Time};
+use super::latency;
 use super::table::{self, maybe, number, ratio};
+use super::tearing;
 use crate::args;
 use crate::images::Images;
 use crate::linux;
@@ -52,6 +54,12 @@ struct Row {
 
 /// Measures, prints, and returns 1 if a goal is missed or a row could not be measured.
 pub fn bench(args: &args::Bench) -> Result<u8> {
+    if args.rows == [latency::ROW] {
+        return latency::latency(args);
+    }
+    if args.rows == [tearing::ROW] {
+        return tearing::tearing(args);
+    }
     let goals = Goals::load()?;
     let names = chosen(&args.rows, &all_rows()?, &goals)?;
     let vmlinuz = linux::kernel(args.linux.as_deref())?;
@@ -63,6 +71,7 @@ pub fn bench(args: &args::Bench) -> Result<u8> {
             system,
             vmlinuz: Some(&vmlinuz),
             memory: if args.quick { QUICK_MEMORY } else { MEMORY },
+            time: Time::Instructions,
             command: &command,
             lines: names.len() as u64,
         }
@@ -93,7 +102,12 @@ fn chosen(given: &[String], all: &[String], goals: &Goals) -> Result<Vec<String>
         return Ok(all.to_vec());
     }
     if let Some(unknown) = given.iter().find(|name| !all.iter().any(|row| row.starts_with(*name))) {
-        bail!("no row is called {unknown}; there are: {}", all.join(", "));
+        bail!(
+            "no row is called {unknown}; there are: {}, and by themselves {} and {}",
+            all.join(", "),
+            latency::ROW,
+            tearing::ROW
+        );
     }
     let direct = |row: &String| given.iter().any(|name| row.starts_with(name));
     let referred: Vec<&str> =

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::guest::Measurement;
+use super::guest::{Measurement, Time};
 use super::table::{self, maybe, ratio};
 use crate::args;
 use crate::linux;
@@ -72,7 +72,15 @@ pub fn demo(args: &args::Demo) -> Result<u8> {
     let vmlinuz = linux::kernel(args.linux.as_deref())?;
     let command: Vec<OsString> = vec![PROGRAM.into(), RESIDENT.into()];
     let take = |system, lines| {
-        Measurement { system, vmlinuz: Some(&vmlinuz), memory: MEMORY, command: &command, lines }.take::<Round>()
+        Measurement {
+            system,
+            vmlinuz: Some(&vmlinuz),
+            memory: MEMORY,
+            time: Time::Instructions,
+            command: &command,
+            lines,
+        }
+        .take::<Round>()
     };
     let mut rounds = take(System::Foldspace, 3)?;
     rounds.extend(take(System::Linux, 1)?);

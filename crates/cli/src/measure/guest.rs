@@ -15,12 +15,22 @@ use crate::machine::{Streams, System};
 use crate::run::{Task, environment};
 use crate::verdict::Verdict;
 
+/// What the machine's clock counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Time {
+    /// Instructions: repeatable, on one processor.
+    Instructions,
+    /// Time as it passes outside, on so many processors.
+    Wall { cpus: u8 },
+}
+
 /// A measurement on one system.
 pub struct Measurement<'a> {
     pub system: System,
     pub vmlinuz: Option<&'a Path>,
     /// Memory of the machine, in bytes.
     pub memory: u64,
+    pub time: Time,
     /// The program and its arguments.
     pub command: &'a [OsString],
     /// How many lines are expected, for the progress bar.
@@ -33,9 +43,12 @@ impl Measurement<'_> {
     pub fn take<Line: DeserializeOwned>(&self) -> Result<Vec<Line>> {
         let shape = Machine {
             memory: self.memory,
-            cpus: Some(1),
+            cpus: Some(match self.time {
+                Time::Instructions => 1,
+                Time::Wall { cpus } => cpus,
+            }),
             fork: Fork::Full,
-            icount: true,
+            icount: self.time == Time::Instructions,
             accel: Accel::Tcg,
             debug: false,
             kernel: None,

@@ -5,7 +5,9 @@ mod bench;
 mod demo;
 mod goals;
 mod guest;
+mod latency;
 pub mod table;
+mod tearing;
 
 pub use bench::bench;
 pub use demo::demo;

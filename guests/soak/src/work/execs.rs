@@ -1,0 +1,27 @@
+//! Programs that are executed, and end.
+
+use foldspace_guest_measure::process::{self, Fork};
+
+use super::{Life, tried};
+use crate::board::Board;
+use crate::sys::{End, wait_for};
+
+pub fn work(board: &Board, seed: u64) -> Result<(), String> {
+    let life = Life::new(board, seed);
+    while life.goes_on() {
+        match process::fork() {
+            Ok(Fork::Child) => {
+                let error = process::execute(c"/proc/self/exe", &[c"soak", c"--nothing"]);
+                process::exit(if super::out_of_memory(&error) { 0 } else { 1 });
+            }
+            Ok(Fork::Parent(child)) => match wait_for(child.pid()).1 {
+                End::Exited(0) => board.count(1, 0),
+                // Beyond the point of no return there is no refusal: the process is killed.
+                End::Killed(libc::SIGKILL | libc::SIGSEGV) if board.is_scarce() => board.count(0, 1),
+                other => return Err(format!("a program ended with {other:?}")),
+            },
+            Err(error) => drop(tried("fork", Err(error))?),
+        }
+    }
+    Ok(())
+}
