@@ -20,6 +20,10 @@ pub fn mount_missing() {
         // Only Linux gets here, and only Linux has this one.
         mount_at("sysfs", "/sys");
     }
+    // Where C libraries keep what programs share by name.
+    if std::fs::create_dir_all("/dev/shm").is_ok() {
+        mount_at("tmpfs", "/dev/shm");
+    }
 }
 
 fn mount_at(kind: &str, place: &str) {

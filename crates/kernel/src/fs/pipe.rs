@@ -226,6 +226,26 @@ impl Pipe {
         room
     }
 
+    /// Copies what is to be read next without taking it; 0 at the end. `EAGAIN`.
+    pub fn peek(&self, out: &mut [u8], non_blocking: bool) -> SysResult {
+        let mut attempt = || {
+            let state = self.state.lock();
+            let mut done = 0;
+            for block in &state.blocks {
+                let bytes = &block.bytes[block.start..block.end];
+                let len = bytes.len().min(out.len() - done);
+                out[done..done + len].copy_from_slice(&bytes[..len]);
+                done += len;
+            }
+            (done > 0 || state.writers == 0).then_some(done)
+        };
+        match attempt() {
+            Some(done) => Ok(done),
+            None if non_blocking => Err(Errno::EAGAIN),
+            None => Ok(self.readable.wait_until(attempt)?),
+        }
+    }
+
     /// Reads, as from a descriptor that does or does not wait.
     pub fn read(&self, out: &mut dyn Sink, non_blocking: bool) -> SysResult {
         if out.room() == 0 {

@@ -111,6 +111,7 @@ fn leave(task: &Arc<Task>, status: ExitStatus) {
     }
     process.real_timer.lock().disarm();
     timer::posix::delete_all(process);
+    crate::syscall::ipc::semaphores::process_ended(process.pid);
     let program = process.exe.lock().take();
     drop(program);
     let never_run = process.handed_over.lock().take();

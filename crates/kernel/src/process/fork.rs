@@ -43,6 +43,8 @@ pub struct CloneRequest {
     pub pidfd: u64,
     /// FS base for `CLONE_SETTLS`.
     pub tls: u64,
+    /// The number that the child is to have; `None` for any.
+    pub pid: Option<i32>,
 }
 
 impl CloneRequest {
@@ -189,7 +191,10 @@ fn make(
 
     let child = {
         let mut tree = tree::lock();
-        let pid = tree.allocate()?;
+        let pid = match request.pid {
+            Some(pid) => tree.allocate_exactly(pid, &credentials)?,
+            None => tree.allocate()?,
+        };
         let process = match share(raw::CLONE_THREAD) {
             true => task.process.clone(),
             false => {

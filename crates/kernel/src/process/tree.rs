@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 use spin::{Mutex, MutexGuard};
 
+use super::credentials::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, Credentials};
 use super::exit::ExitStatus;
 use super::signal::info::{Child, SigInfo, code};
 use super::signal::stop::{GroupState, Stop, StopEnded};
@@ -106,6 +107,18 @@ impl Tree {
             }
         }
         Err(Errno::EAGAIN)
+    }
+
+    /// Takes this number for somebody who acts as `who` (`alloc_pid` of Linux's `kernel/pid.c`).
+    ///
+    /// # Errors
+    /// `EINVAL`: it is no number. `EPERM`: who may not choose. `EEXIST`: something goes by it.
+    pub(super) fn allocate_exactly(&mut self, number: i32, who: &Credentials) -> Result<Pid, Errno> {
+        let pid = Pid::try_from(number).ok().filter(|pid| (1..PID_MAX).contains(pid)).ok_or(Errno::EINVAL)?;
+        if !who.may(CAP_CHECKPOINT_RESTORE) && !who.may(CAP_SYS_ADMIN) {
+            return Err(Errno::EPERM);
+        }
+        if self.entries.contains_key(&pid) { Err(Errno::EEXIST) } else { Ok(pid) }
     }
 
     /// Adds a process with its first thread, as a child of `parent` (`None` for the first process) and a member of

@@ -8,6 +8,7 @@ mod class;
 pub mod file;
 mod futex;
 mod identity;
+pub mod ipc;
 pub mod memory;
 mod nodes;
 mod own;
@@ -60,12 +61,14 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 20] = [
+    let subjects: [&[(Sysno, Handler)]; 22] = [
         advice::CALLS,
         class::CALLS,
         file::FILE_CALLS,
         futex::CALLS,
         identity::CALLS,
+        ipc::messages::CALLS,
+        ipc::semaphores::CALLS,
         memory::CALLS,
         nodes::CALLS,
         pidfd::CALLS,

@@ -57,7 +57,7 @@ fn clone(ctx: &mut SyscallContext<'_>) -> SysResult {
     // The upper half belongs to clone3.
     let flags = u64::from(flags as u32);
     let (flags, exit_signal) = (flags & !CSIGNAL, flags & CSIGNAL);
-    let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, pidfd: parent_tid, tls };
+    let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, pidfd: parent_tid, tls, pid: None };
     Ok(clone_task(ctx.task, ctx.frame, &request)? as usize)
 }
 
@@ -71,6 +71,7 @@ fn clone3(ctx: &mut SyscallContext<'_>) -> SysResult {
     let words: [u64; CLONE_ARGS_WORDS] = read_struct(address, size, CLONE_ARGS_SIZE_VER0)?;
     let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _cgroup] =
         words;
+    let pid = wanted_pid(set_tid, set_tid_size)?;
     /// Everything that Linux 6.18 knows, `CLONE_CLEAR_SIGHAND` included; cgroups are not here.
     const KNOWN: u64 = 0x1_ffff_ffff & !CSIGNAL;
     if flags & !KNOWN != 0 || flags & u64::from(raw::CLONE_DETACHED) != 0 {
@@ -79,12 +80,22 @@ fn clone3(ctx: &mut SyscallContext<'_>) -> SysResult {
     if exit_signal > 64 || flags & u64::from(raw::CLONE_THREAD | raw::CLONE_PARENT) != 0 && exit_signal != 0 {
         return Err(Errno::EINVAL);
     }
-    if (stack == 0) != (stack_size == 0) || set_tid != 0 || set_tid_size != 0 {
+    if (stack == 0) != (stack_size == 0) {
         return Err(Errno::EINVAL);
     }
     let stack = stack.checked_add(stack_size).ok_or(Errno::EINVAL)?;
-    let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, pidfd, tls };
+    let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, pidfd, tls, pid };
     Ok(clone_task(ctx.task, ctx.frame, &request)? as usize)
+}
+
+/// The number that a child is to have: one for each namespace that it is in, and there is one.
+fn wanted_pid(numbers: u64, count: u64) -> Result<Option<i32>, Errno> {
+    match (numbers, count) {
+        (0, 0) => Ok(None),
+        (0, _) | (_, 0) => Err(Errno::EINVAL),
+        (numbers, 1) => uaccess::read(numbers).map(Some),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Reads a structure that grows from version to version (`copy_struct_from_user`): what is missing is zero, what is unknown must be.

@@ -43,6 +43,12 @@ const SHM_HUGETLB: u32 = 0o4000;
 const SHM_NORESERVE: u32 = 0o10000;
 const SHM_LOCK: u32 = 11;
 const SHM_UNLOCK: u32 = 12;
+const IPC_INFO: u32 = 3;
+const SHM_STAT: u32 = 13;
+const SHM_INFO: u32 = 14;
+const SHM_STAT_ANY: u32 = 15;
+/// `kernel.shmmax` and `kernel.shmall` of Linux.
+const UNLIMITED: u64 = u64::MAX - (1 << 24);
 /// In the mode that `IPC_STAT` shows: gone when the last attachment is.
 const SHM_DEST: u32 = 0o1000;
 
@@ -357,6 +363,37 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
             record[11] = attachments(&object);
             uaccess::write(buffer, &record)?;
             Ok(0)
+        }
+        // `struct shminfo64`: largest and smallest segment, most segments, of a process, pages in all; four unused.
+        IPC_INFO => {
+            let most = MAX_SEGMENTS as u64;
+            uaccess::write(buffer, &[UNLIMITED, 1, most, most, UNLIMITED, 0, 0, 0, 0])?;
+            Ok(SEGMENTS.lock().by_id.len().saturating_sub(1))
+        }
+        // `struct shm_info`: segments, pages, pages present, swapped, two unused.
+        SHM_INFO => {
+            let held: Vec<(Arc<Object>, u64)> = {
+                let segments = SEGMENTS.lock();
+                segments.by_id.values().filter_map(|segment| Some((segment.hold.object()?, segment.size))).collect()
+            };
+            let pages = held.iter().map(|(_, size)| size.div_ceil(PAGE)).sum();
+            let present = held.iter().map(|(object, _)| object.resident_pages()).sum();
+            uaccess::write(buffer, &[held.len() as u64, pages, present, 0, 0, 0])?;
+            Ok(held.len().saturating_sub(1))
+        }
+        SHM_STAT | SHM_STAT_ANY => {
+            let (id, mut record, object) = {
+                let mut segments = SEGMENTS.lock();
+                let id = segments.by_id.keys().nth(id as usize).copied().ok_or(Errno::EINVAL)?;
+                let (segment, object) = segments.get(id)?;
+                if command == SHM_STAT {
+                    segment.permits(&who, 4)?;
+                }
+                (id, describe(segment), object)
+            };
+            record[11] = attachments(&object);
+            uaccess::write(buffer, &record)?;
+            Ok(id as usize)
         }
         // Nothing is ever swapped out.
         SHM_LOCK | SHM_UNLOCK => {

@@ -1,4 +1,4 @@
-//! Bytes from file to file: `sendfile`, `copy_file_range`, `splice`.
+//! Bytes from file to file: `sendfile`, `copy_file_range`, `splice`, `tee`.
 
 use alloc::sync::Arc;
 
@@ -179,4 +179,31 @@ pub fn splice(task: &Task, from: (i32, u64), to: (i32, u64), len: usize, flags: 
     source.store(from.1)?;
     target.store(to.1)?;
     Ok(put)
+}
+
+/// tee(2): what is in a pipe goes into another, too.
+pub fn tee(task: &Task, from: i32, to: i32, len: usize, flags: u32) -> SysResult {
+    if flags & !SPLICE_FLAGS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if len == 0 {
+        return Ok(0);
+    }
+    let (source, target) = (content_file(task, from)?, content_file(task, to)?);
+    if !source.readable() || !target.writable() {
+        return Err(Errno::EBADF);
+    }
+    let (Some(out_of), Some(into)) = (source.inode().pipe(), target.inode().pipe()) else { return Err(Errno::EINVAL) };
+    if Arc::ptr_eq(out_of, into) {
+        return Err(Errno::EINVAL);
+    }
+    let waits_not = flags & SPLICE_NONBLOCK != 0;
+    let mut buffer = PageBuffer::new()?;
+    let bytes = buffer.bytes();
+    let got = out_of.peek(&mut bytes[..len.min(CHUNK)], waits_not || source.non_blocking())?;
+    if got == 0 {
+        return Ok(0);
+    }
+    let room = into.wait_for_room(waits_not || target.non_blocking())?;
+    into.write(&mut KernelSupply(&bytes[..got.min(room)]), waits_not)
 }

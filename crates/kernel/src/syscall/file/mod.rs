@@ -166,6 +166,7 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::vmsplice, |c| {
         transfer::vmsplice(c.task, c.args[0] as i32, c.args[1], c.args[2] as usize, c.args[3] as u32)
     }),
+    (Sysno::tee, |c| copy::tee(c.task, c.args[0] as i32, c.args[1] as i32, c.args[2] as usize, c.args[3] as u32)),
     (Sysno::splice, |c| {
         let (from, to) = ((c.args[0] as i32, c.args[1]), (c.args[2] as i32, c.args[3]));
         copy::splice(c.task, from, to, c.args[4] as usize, c.args[5] as u32)
