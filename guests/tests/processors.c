@@ -251,6 +251,57 @@ static void same_faults(void)
 	say("a page that several threads touch first is one page");
 }
 
+/* One side stores and loads with nothing between, the other has a barrier made in both: not both may miss the other's store. */
+static volatile long turn, here, there, seen;
+
+#define MEMBARRIER(command) syscall(SYS_membarrier, command, 0, 0)
+
+static void *fast_side(void *unused)
+{
+	(void)unused;
+	for (long round = 1; round <= 500; round++) {
+		for (int turns = 1; __atomic_load_n(&turn, __ATOMIC_ACQUIRE) != round; turns++)
+			if (turns % 256 == 0)
+				sched_yield();
+		here = round;
+		long other = there;
+		seen = other;
+		__atomic_store_n(&turn, -round, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static void barriers(void)
+{
+	pthread_t thread;
+	long commands = MEMBARRIER(0);
+	CHECK_EQ(commands & 0x7f, 0x7f);
+	CHECK_ERRNO(MEMBARRIER(1 << 3), EPERM);
+	CHECK_ERRNO(MEMBARRIER(1 << 5), EPERM);
+	CHECK_ERRNO(MEMBARRIER(3), EINVAL);
+	CHECK_ERRNO(MEMBARRIER(1 << 20), EINVAL);
+	CHECK_ERRNO(syscall(SYS_membarrier, 0, 1, 0), EINVAL);
+	CHECK_EQ(MEMBARRIER(1 << 4), 0);
+	CHECK_EQ(MEMBARRIER(1 << 3), 0);
+	CHECK_EQ(MEMBARRIER(1 << 6), 0);
+	CHECK_EQ(MEMBARRIER(1 << 5), 0);
+	CHECK_EQ(MEMBARRIER(1), 0);
+	CHECK_EQ(MEMBARRIER(1 << 1), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, fast_side, NULL), 0);
+	for (long round = 1; round <= 500; round++) {
+		__atomic_store_n(&turn, round, __ATOMIC_RELEASE);
+		there = round;
+		CHECK_EQ(MEMBARRIER(1 << (round % 2 ? 3 : 5)), 0);
+		long other = here;
+		while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != -round)
+			sched_yield();
+		if (other != round && seen != round)
+			FAIL("in round %ld neither side saw the other", round);
+	}
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	say("a barrier is made in other threads");
+}
+
 static void where(void)
 {
 	cpu_set_t all, one;
@@ -291,5 +342,6 @@ int main(void)
 	with_writers(move);
 	everybody_maps();
 	same_faults();
+	barriers();
 	return 0;
 }

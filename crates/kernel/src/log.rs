@@ -5,6 +5,7 @@ use core::fmt::{self, Write};
 use log::{LevelFilter, Log, Metadata, Record};
 
 use crate::arch::{Serial, serial};
+use crate::sync::Mutex;
 use crate::time;
 
 /// The port that log lines and panics go to.
@@ -40,7 +41,9 @@ impl Log for SerialLog {
     fn log(&self, record: &Record<'_>) {
         let micros = time::monotonic_ns() / 1000;
         let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
-        // Writing to a serial port cannot fail.
+        // A line is one, whoever else writes. Writing to a serial port cannot fail.
+        static LINE: Mutex<()> = Mutex::new(());
+        let _line = LINE.lock();
         let _ = writeln!(Writer(serial(LOG_PORT)), "[{seconds:5}.{micros:06}] {:5} {}", record.level(), record.args());
     }
 

@@ -14,6 +14,7 @@ mod panic;
 mod power;
 mod process;
 mod sched;
+mod sync;
 mod syscall;
 mod time;
 

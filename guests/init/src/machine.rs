@@ -8,7 +8,7 @@ use nix::time::{ClockId, clock_gettime};
 
 /// Mounts the kernel's own file systems where they are missing.
 ///
-/// Foldspace boots with `/dev` and `/proc` in place; Linux leaves both to its first process. A failure shows later, in
+/// Foldspace boots with `/dev`, `/proc` and `/sys` in place; Linux leaves both to its first process. A failure shows later, in
 /// words that name what is missing, when something is opened there.
 pub fn mount_missing() {
     let missing = |proof: &str| !Path::new(proof).exists();
@@ -17,7 +17,7 @@ pub fn mount_missing() {
     }
     if missing(ttys::OUTPUT) {
         mount_at("devtmpfs", "/dev");
-        // Only Linux gets here, and only Linux has this one.
+        // Only Linux gets here.
         mount_at("sysfs", "/sys");
     }
     // Where C libraries keep what programs share by name.

@@ -43,6 +43,8 @@ pub struct PerCpu {
     pub active_space: AtomicU64,
     /// What others want of its translations; its epochs.
     pub memory: mm::CpuState,
+    /// Spin locks that it holds: counted in debug builds.
+    pub locks: AtomicU32,
     /// Run queue, current and previous thread.
     pub sched: sched::CpuState,
     pub(super) tss: UnsafeCell<TaskStateSegment>,
@@ -124,6 +126,7 @@ impl PerCpu {
             apic_id,
             active_space: AtomicU64::new(u64::MAX),
             memory: mm::CpuState::new(),
+            locks: AtomicU32::new(0),
             sched: sched::CpuState::new(),
             tss: UnsafeCell::new(TaskStateSegment::new()),
             gdt: UnsafeCell::new(GlobalDescriptorTable::empty()),

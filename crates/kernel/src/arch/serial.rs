@@ -1,6 +1,7 @@
 //! The four UARTs of a PC. Writes poll; nothing uses their interrupts.
 
-use spin::{Mutex, Once};
+use crate::sync::Mutex;
+use spin::Once;
 use uart_16550::backend::PioBackend;
 use uart_16550::{BaudRate, Config, Uart16550};
 

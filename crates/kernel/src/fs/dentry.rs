@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use super::inode::{Inode, Kind};
 use super::tree;

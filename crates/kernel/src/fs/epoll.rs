@@ -8,8 +8,8 @@ use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
+use crate::sync::Mutex;
 use linux_raw_sys::general as raw;
-use spin::Mutex;
 
 use super::dentry::Dentry;
 use super::file::{Body, File, Happened, OpenFlags, Ready};

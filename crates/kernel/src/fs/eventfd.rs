@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use super::dentry::Dentry;
 use super::file::{Body, File, Happened, OpenFlags, Ready};

@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::sync::Mutex;
 use bitflags::bitflags;
 use foldspace::Object;
 use foldspace::backing::Reference;
 use linux_raw_sys::general as raw;
-use spin::Mutex;
 
 use super::dentry::Dentry;
 use super::directory::Entry;

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicI32, Ordering};
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use super::lock::LockTable;
 use super::pipe::Pipe;

@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::sync::Mutex;
 use arrayvec::ArrayVec;
-use spin::Mutex;
 
 use crate::errno::Errno;
 use crate::mm::uaccess;

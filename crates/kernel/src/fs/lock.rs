@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use crate::errno::Errno;
 use crate::sched::WaitQueue;

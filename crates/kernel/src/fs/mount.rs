@@ -1,16 +1,21 @@
 //! What is mounted where.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use spin::{Mutex, Once};
+use crate::sync::Mutex;
+use spin::Once;
 
 use super::dentry::{Dentry, Place};
 use super::device::DEVICES;
 use super::inode::{Attributes, Inode, Kind};
 use super::procfs;
+use super::regular::Regular;
 use super::superblock::{FsType, Superblock};
 use super::tree;
+use crate::arch::{self, PerCpu};
 use crate::errno::Errno;
 
 /// A mounted file system, as `/proc/mounts` lists it.
@@ -77,8 +82,10 @@ pub fn mount(source: &[u8], target: &Arc<Dentry>, kind: &[u8]) -> Result<(), Err
         Place::In { parent, name: target.name(), removed: false }
     };
     let root = Dentry::at(place, inode);
-    if name == "devtmpfs" {
-        populate_devices(&root)?;
+    match name {
+        "devtmpfs" => populate_devices(&root)?,
+        "sysfs" => populate_system(&root)?,
+        _ => {}
     }
     target.set_mounted(Some(root.clone()));
     MOUNTS.lock().push(Mount { source: source.to_vec(), kind: name, root, covers: Some(target.clone()) });
@@ -122,9 +129,39 @@ fn populate_devices(root: &Arc<Dentry>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Makes `/dev` and `/proc`, as far as the archive did not, and mounts what belongs there.
+/// What programs look for in `/sys`: which processors there are.
+fn populate_system(root: &Arc<Dentry>) -> Result<(), Errno> {
+    let superblock = &root.inode.superblock;
+    let directory = |parent: &Arc<Dentry>, name: &str| {
+        tree::create(parent, name.as_bytes(), || {
+            Ok(Inode::new(superblock, Kind::Directory, Attributes { links: 1, ..Attributes::new(0o755) }))
+        })
+    };
+    let mut cpu = root.clone();
+    for name in ["devices", "system", "cpu"] {
+        cpu = directory(&cpu, name)?;
+    }
+    static TEXTS: Once<(String, String)> = Once::new();
+    let (list, last): &'static (String, String) = TEXTS.call_once(|| {
+        let list = procfs::ProcessorList(arch::existing());
+        (format!("{list}\n"), format!("{}\n", arch::MAX_PROCESSORS - 1))
+    });
+    let files: [(&str, &'static str); 5] =
+        [("online", list), ("possible", list), ("present", list), ("offline", "\n"), ("kernel_max", last)];
+    for (name, content) in files {
+        tree::create(&cpu, name.as_bytes(), || {
+            Regular::create(superblock, Attributes::new(0o444), content.as_bytes())
+        })?;
+    }
+    for processor in PerCpu::all() {
+        directory(&cpu, &format!("cpu{}", processor.number))?;
+    }
+    Ok(())
+}
+
+/// Makes `/dev`, `/proc` and `/sys`, as far as the archive did not, and mounts what belongs there.
 pub fn mount_standard() -> Result<(), Errno> {
-    for (name, kind) in [("dev", "devtmpfs"), ("proc", "proc")] {
+    for (name, kind) in [("dev", "devtmpfs"), ("proc", "proc"), ("sys", "sysfs")] {
         let directory = match root().child(name.as_bytes()) {
             Ok(directory) => directory,
             Err(_) => tree::create(root(), name.as_bytes(), || {

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use spin::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 
 use super::dentry::Dentry;
 use super::file::{Body, File, Happened, OpenFlags, Ready};

@@ -2,10 +2,11 @@
 
 use core::arch::x86_64::_rdtsc;
 
+use crate::sync::Mutex;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use raw_cpuid::CpuId;
-use spin::{Mutex, Once};
+use spin::Once;
 
 static GENERATOR: Once<Mutex<ChaCha20Rng>> = Once::new();
 

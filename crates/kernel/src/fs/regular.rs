@@ -4,9 +4,9 @@ use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
+use crate::sync::Mutex;
 use foldspace::Object;
 use foldspace::backing::{Identity, Source};
-use spin::Mutex;
 
 use super::dentry::Dentry;
 use super::file::{Body, File, Mappable, OpenFlags, Whence, seek_within};

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use super::dentry::Dentry;
 use super::file::{Body, File, OpenFlags, Ready};

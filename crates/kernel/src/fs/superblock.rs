@@ -14,7 +14,7 @@ pub enum FsType {
     Tmpfs,
     /// `/proc`.
     Proc,
-    /// `/sys`: empty here.
+    /// `/sys`: which processors there are.
     Sysfs,
     /// Pipes without a name.
     Pipefs,

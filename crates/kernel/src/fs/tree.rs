@@ -2,9 +2,9 @@
 
 use alloc::sync::Arc;
 
+use crate::sync::Mutex;
 use bitflags::bitflags;
 use linux_raw_sys::general as raw;
-use spin::Mutex;
 
 use super::dentry::{Dentry, Place};
 use super::inode::{Inode, Kind};

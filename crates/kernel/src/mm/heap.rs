@@ -7,9 +7,9 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::sync::{Mutex, RawSpin};
 use foldspace::addr::PAGE_SHIFT;
 use foldspace::{Frame, Memory};
-use spin::Mutex;
 use talc::TalcLock;
 use talc::base::Talc;
 use talc::base::binning::Binning;
@@ -47,7 +47,7 @@ static HEAP: Heap = Heap {
 
 /// The heap.
 struct Heap {
-    talc: TalcLock<Mutex<()>, Frames>,
+    talc: TalcLock<RawSpin, Frames>,
     /// Freed blocks of `STEP`, `2 * STEP`, ... bytes.
     small: [Mutex<FreeBlocks>; SMALL / STEP],
 }

@@ -3,8 +3,9 @@
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
+use crate::sync::Mutex;
 use foldspace::Object;
-use spin::{Mutex, Once};
+use spin::Once;
 
 use crate::power;
 

@@ -22,11 +22,12 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::sync::Mutex;
 use arrayvec::ArrayVec;
 use crossbeam_epoch::{Collector, Guard, LocalHandle};
 use foldspace::addr::{PAGE_SIZE, PageRange};
 use foldspace::platform::{Flush, SpaceId};
-use spin::{Mutex, Once};
+use spin::Once;
 use x86_64::VirtAddr;
 use x86_64::instructions::tlb;
 
@@ -55,7 +56,11 @@ unsafe impl Sync for CpuState {}
 struct Requests {
     /// How many requests there were.
     asked: u64,
+    /// Whether one is not served yet.
+    waiting: bool,
     flush: Option<Flush>,
+    /// What was written to memory may be instructions: none that was fetched before may be executed.
+    serialize: bool,
     /// Keeps what dies now from being freed until the request is served, see the module.
     held: Option<Guard>,
     /// A second handle to the epochs, for guards on the processor's behalf. Used by any processor, under the lock.
@@ -96,7 +101,14 @@ pub struct Shootdowns {
 impl CpuState {
     pub const fn new() -> CpuState {
         CpuState {
-            requests: Mutex::new(Requests { asked: 0, flush: None, held: None, on_behalf: None }),
+            requests: Mutex::new(Requests {
+                asked: 0,
+                waiting: false,
+                flush: None,
+                serialize: false,
+                held: None,
+                on_behalf: None,
+            }),
             served: AtomicU64::new(0),
             epoch: UnsafeCell::new(None),
             counters: Counters {
@@ -198,7 +210,7 @@ fn shoot_down_others(own: &PerCpu, space: SpaceId, flush: Flush) {
     let mut waiting = Waiting::new();
     let mut reached = false;
     for cpu in own.others().filter(|cpu| cpu.active_space.load(Ordering::Relaxed) == space.0) {
-        match request(cpu, space, flush) {
+        match request(cpu, Some(space), Wanted::Flush(flush)) {
             Outcome::Elsewhere => continue,
             Outcome::InKernel => count(&own.memory.counters.spared),
             Outcome::InUser(number) => {
@@ -227,16 +239,34 @@ enum Outcome {
     InUser(u64),
 }
 
-/// Writes a request down.
-fn request(cpu: &PerCpu, space: SpaceId, flush: Flush) -> Outcome {
+/// What a processor is asked for.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// To forget translations.
+    Flush(Flush),
+    /// To come through the kernel once, which is a full barrier.
+    Barrier,
+    /// That, and to execute no instruction fetched before.
+    Serialize,
+}
+
+/// Writes a request down: for a processor that runs `space`, if one is given.
+fn request(cpu: &PerCpu, space: Option<SpaceId>, wanted: Wanted) -> Outcome {
     let mut requests = cpu.memory.requests.lock();
-    let is_first = requests.flush.is_none();
-    requests.flush = Some(requests.flush.take().map_or(flush, |other| both(other, flush)));
+    let is_first = !requests.waiting;
+    requests.waiting = true;
+    match wanted {
+        Wanted::Flush(flush) => {
+            requests.flush = Some(requests.flush.take().map_or(flush, |other| both(other, flush)));
+        }
+        Wanted::Barrier => {}
+        Wanted::Serialize => requests.serialize = true,
+    }
     let in_user = cpu.mode.want_attention();
-    if cpu.active_space.load(Ordering::SeqCst) != space.0 {
+    if space.is_some_and(|space| cpu.active_space.load(Ordering::SeqCst) != space.0) {
         // It may have looked for requests already, and then would serve this one nobody knows when.
         if is_first {
-            requests.flush = None;
+            (requests.waiting, requests.flush, requests.serialize) = (false, None, false);
             cpu.mode.attended();
         }
         return Outcome::Elsewhere;
@@ -245,8 +275,46 @@ fn request(cpu: &PerCpu, space: SpaceId, flush: Flush) -> Outcome {
     if in_user {
         return Outcome::InUser(requests.asked);
     }
-    requests.hold();
+    if matches!(wanted, Wanted::Flush(_)) {
+        requests.hold();
+    }
     Outcome::InKernel
+}
+
+/// Which processors a memory barrier is for.
+#[derive(Clone, Copy)]
+pub enum Barrier {
+    /// All.
+    Everywhere,
+    /// Those that run this address space.
+    Within(SpaceId),
+    /// The same, and instructions that were written are to be seen.
+    WithinForCode(SpaceId),
+}
+
+/// Makes every processor that `barrier` is for execute a full barrier between the beginning of this call and its end, as far as programs can see (membarrier(2)).
+///
+/// One that is in the kernel does so on its way to user mode, and what its program did before it entered is seen by whoever sees that it has.
+pub fn barrier(barrier: Barrier) {
+    fence(Ordering::SeqCst);
+    let own = PerCpu::current();
+    let (space, wanted) = match barrier {
+        Barrier::Everywhere => (None, Wanted::Barrier),
+        Barrier::Within(space) => (Some(space), Wanted::Barrier),
+        Barrier::WithinForCode(space) => (Some(space), Wanted::Serialize),
+    };
+    let mut waiting = Waiting::new();
+    for cpu in own.others() {
+        let concerned = space.is_none_or(|space| cpu.active_space.load(Ordering::SeqCst) == space.0);
+        if concerned && let Outcome::InUser(number) = request(cpu, space, wanted) {
+            arch::kick(cpu);
+            waiting.push((cpu, number));
+        }
+    }
+    for (cpu, number) in waiting {
+        wait_for(cpu, number);
+    }
+    fence(Ordering::SeqCst);
 }
 
 impl Requests {
@@ -283,9 +351,14 @@ pub fn serve() {
     let memory = &cpu.memory;
     let mut requests = memory.requests.lock();
     cpu.mode.attended();
+    requests.waiting = false;
     if let Some(flush) = requests.flush.take() {
         forget(flush);
         count(&memory.counters.served);
+    }
+    if core::mem::take(&mut requests.serialize) {
+        // Intel SDM vol. 3, 9.3: CPUID serializes.
+        core::arch::x86_64::__cpuid(0);
     }
     memory.served.store(requests.asked, Ordering::Release);
     requests.held = None;

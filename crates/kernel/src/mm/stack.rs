@@ -7,8 +7,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::sync::Mutex;
 use foldspace::{Error, Frame};
-use spin::Mutex;
 use x86_64::registers::control::{Cr4, Cr4Flags};
 
 use super::frames;

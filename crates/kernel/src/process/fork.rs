@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
+use crate::sync::Mutex;
 use foldspace::VirtAddr;
 use linux_raw_sys::general as raw;
-use spin::Mutex;
 
 use super::exit::VforkDone;
 use super::signal::Signal;

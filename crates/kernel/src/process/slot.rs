@@ -2,11 +2,11 @@
 
 use alloc::sync::Arc;
 
+use crate::sync::{Mutex, RawSpin};
 use lock_api::ArcMutexGuard;
-use spin::lock_api::Mutex;
 
 /// What [`Slot::lock`] returns: access to the shared value. It keeps the value alive even if the slot is replaced meanwhile.
-pub type SlotGuard<T> = ArcMutexGuard<spin::Mutex<()>, T>;
+pub type SlotGuard<T> = ArcMutexGuard<RawSpin, T>;
 
 /// Holds an `Arc<Mutex<T>>` (open files, current directory, signal handlers): `CLONE_FILES` and its like share the `Arc`, fork
 /// copies the value, exec makes it its own again.
@@ -26,6 +26,12 @@ impl<T> Slot<T> {
     /// Locks the value.
     pub fn lock(&self) -> SlotGuard<T> {
         Mutex::lock_arc(&self.arc())
+    }
+
+    /// Lets `look` see the value of somebody else's slot. Who owns the slot is not led to believe that another slot shares the value
+    /// by that, as a guard would make him.
+    pub fn peek<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        look(&self.0.lock().lock())
     }
 
     /// Whether no other slot shares the value.

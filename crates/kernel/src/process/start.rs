@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
+use crate::sync::Mutex;
 use foldspace::AddressSpace;
 use foldspace::space::{ForkMode, Layout};
-use spin::Mutex;
 
 use super::credentials::Credentials;
 use super::exec::{self, arguments::Arguments};

@@ -4,10 +4,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use crate::sync::Mutex;
 use foldspace::AddressSpace;
 use linux_raw_sys::general as raw;
 use smallvec::SmallVec;
-use spin::{Mutex, Once};
+use spin::Once;
 
 use super::credentials::{CAP_IPC_LOCK, Credentials};
 use super::exec::Program;
@@ -256,6 +257,8 @@ pub struct Process {
     pub oom_score_adjustment: AtomicI32,
     /// `nice` value, -20 to 19. Kept and reported.
     pub nice: AtomicI32,
+    /// What it has registered for with `membarrier`, as the commands' bits.
+    pub membarrier: AtomicU32,
     pub(super) accounts: Mutex<Accounts>,
 }
 
@@ -283,6 +286,7 @@ impl Process {
             counts_cpu_time: AtomicBool::new(limits.soft(raw::RLIMIT_CPU) != u64::MAX),
             no_new_privileges: copy_flag(&parent.no_new_privileges),
             dumpable: copy_flag(&parent.dumpable),
+            membarrier: AtomicU32::new(parent.membarrier.load(Ordering::Relaxed)),
             nice: AtomicI32::new(parent.nice.load(Ordering::Relaxed)),
             oom_score_adjustment: AtomicI32::new(parent.oom_score_adjustment.load(Ordering::Relaxed)),
             ..Process::new(handlers, parent.exe.lock().clone())
@@ -320,6 +324,7 @@ impl Process {
             dumpable: AtomicBool::new(true),
             nice: AtomicI32::new(0),
             oom_score_adjustment: AtomicI32::new(0),
+            membarrier: AtomicU32::new(0),
             accounts: Mutex::new(Accounts::default()),
         }
     }

@@ -8,8 +8,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use crate::sync::{Mutex, MutexGuard};
 use linux_raw_sys::general as raw;
-use spin::{Mutex, MutexGuard};
 
 use super::credentials::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, Credentials};
 use super::exit::ExitStatus;

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use super::idle::arm_no_later_than;
 use crate::arch::PerCpu;

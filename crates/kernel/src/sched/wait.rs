@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use super::list::{TaskList, WaitLink};
 use super::run::{current, schedule, wake};

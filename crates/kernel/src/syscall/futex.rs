@@ -25,7 +25,6 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::futex_waitv, futex_waitv),
     (Sysno::set_robust_list, set_robust_list),
     (Sysno::get_robust_list, get_robust_list),
-    (Sysno::membarrier, membarrier),
 ];
 
 const COMMAND_MASK: u32 = !(raw::FUTEX_PRIVATE_FLAG | raw::FUTEX_CLOCK_REALTIME);
@@ -256,19 +255,4 @@ fn get_robust_list(ctx: &mut SyscallContext<'_>) -> SysResult {
     uaccess::write(len, &ROBUST_LIST_SIZE)?;
     uaccess::write(head, &task.robust_list.load(Ordering::Relaxed))?;
     Ok(0)
-}
-
-/// Commands of `membarrier` that have an effect here, all of them none: with one processor, a thread that runs sees what ran before.
-const MEMBARRIER_COMMANDS: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6;
-
-fn membarrier(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let [command, flags, ..] = ctx.args;
-    if flags as u32 != 0 {
-        return Err(Errno::EINVAL);
-    }
-    match u64::from(command as u32) {
-        0 => Ok(MEMBARRIER_COMMANDS as usize),
-        command if command.is_power_of_two() && command & MEMBARRIER_COMMANDS != 0 => Ok(0),
-        _ => Err(Errno::EINVAL),
-    }
 }

@@ -9,6 +9,7 @@ pub mod file;
 mod futex;
 mod identity;
 pub mod ipc;
+mod membarrier;
 pub mod memory;
 mod nodes;
 mod own;
@@ -61,7 +62,7 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 22] = [
+    let subjects: [&[(Sysno, Handler)]; 23] = [
         advice::CALLS,
         class::CALLS,
         file::FILE_CALLS,
@@ -69,6 +70,7 @@ const fn table() -> [Handler; NUMBERS] {
         identity::CALLS,
         ipc::messages::CALLS,
         ipc::semaphores::CALLS,
+        membarrier::CALLS,
         memory::CALLS,
         nodes::CALLS,
         pidfd::CALLS,

@@ -8,12 +8,12 @@ use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
+use crate::sync::Mutex;
 use foldspace::backing::{Identity, Source};
 use foldspace::frame::Overcommit;
 use foldspace::space::{MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
-use spin::Mutex;
 use syscalls::Sysno;
 
 use super::memory::{PAGE, in_space, round_up};

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::sync::Mutex;
 use linux_raw_sys::general as raw;
-use spin::Mutex;
 use syscalls::Sysno;
 use zerocopy::IntoBytes;
 

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 /// How many different ones are remembered: a program that tries every number must not fill the kernel's heap.
 const LIMIT: usize = 256;

@@ -3,10 +3,10 @@
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
+use crate::sync::Mutex;
 use foldspace::proc::{Maps, Smaps};
 use foldspace::{AddressSpace, VirtAddr};
 use foldspace_linux::PROCMAP_QUERY;
-use spin::Mutex;
 
 use super::node::open_task;
 use crate::errno::Errno;

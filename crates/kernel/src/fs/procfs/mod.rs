@@ -24,6 +24,7 @@ use maps::{Form, MapsBody};
 use node::ProcessFile;
 pub use node::{Jump, Node};
 use pagemap::PagemapBody;
+pub use status::ProcessorList;
 
 fn superblock() -> &'static Arc<Superblock> {
     static PROC: Once<Arc<Superblock>> = Once::new();

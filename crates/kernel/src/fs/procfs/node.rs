@@ -297,7 +297,7 @@ pub fn open_task(pid: Pid) -> Result<Arc<Task>, Errno> {
 }
 
 fn open_file(pid: Pid, fd: i32) -> Result<Arc<File>, Errno> {
-    process::find(pid).ok_or(Errno::ENOENT)?.files.lock().get(fd).map_err(|_| Errno::ENOENT)
+    process::find(pid).ok_or(Errno::ENOENT)?.files.peek(|files| files.get(fd)).map_err(|_| Errno::ENOENT)
 }
 
 impl Node {
@@ -359,7 +359,7 @@ impl Node {
             Node::Root => process::tree::processes().iter().map(|process| process.pid).collect(),
             Node::Tasks(pid) => process::all().iter().filter(|task| task.tgid == pid).map(|task| task.pid).collect(),
             Node::Fds(pid) | Node::FdInfos(pid) => match process::find(pid) {
-                Some(task) => task.files.lock().numbers().map(|fd| fd as u32).collect(),
+                Some(task) => task.files.peek(|files| files.numbers().map(|fd| fd as u32).collect()),
                 None => Vec::new(),
             },
             _ => Vec::new(),
@@ -422,7 +422,9 @@ impl Node {
     pub fn size(&self) -> u64 {
         match *self {
             Node::Fd { .. } => 64,
-            Node::Fds(pid) => process::find(pid).map_or(0, |task| task.files.lock().numbers().count() as u64),
+            Node::Fds(pid) => {
+                process::find(pid).map_or(0, |task| task.files.peek(|files| files.numbers().count() as u64))
+            }
             _ => 0,
         }
     }

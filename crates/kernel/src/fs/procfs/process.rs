@@ -12,6 +12,7 @@ use super::node::ProcessFile;
 use super::status;
 use super::system::Text;
 use crate::errno::Errno;
+use crate::fs::fdtable::AtExec;
 use crate::fs::tty;
 use crate::fs::{File, mount};
 use crate::process::usage::TICKS_PER_SECOND;
@@ -216,10 +217,9 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
 
 /// Appends `/proc/PID/fdinfo/N`. `ENOENT` if it is not open any more.
 pub fn fd_info(task: &Task, fd: i32, out: &mut Vec<u8>) -> Result<(), Errno> {
-    let files = task.files.lock();
-    let file: Arc<File> = files.get(fd).map_err(|_| Errno::ENOENT)?;
-    let closes = files.at_exec(fd)? == crate::fs::fdtable::AtExec::Close;
-    drop(files);
+    let open = task.files.peek(|files| Ok((files.get(fd)?, files.at_exec(fd)?)));
+    let (file, at_exec): (Arc<File>, AtExec) = open.map_err(|_: Errno| Errno::ENOENT)?;
+    let closes = at_exec == AtExec::Close;
     let flags = file.flags().bits() | if closes { raw::O_CLOEXEC } else { 0 };
     let position = *file.position.lock();
     let mut text = Text(out);

@@ -6,6 +6,7 @@ use core::fmt;
 
 use super::process::{state_letter, threads};
 use super::system::Text;
+use crate::fs::FdTable;
 use crate::process::Task;
 use crate::process::signal::Signal;
 use crate::{arch, sched};
@@ -61,7 +62,7 @@ pub fn status(task: &Arc<Task>, out: &mut Vec<u8>) {
         "Gid:\t{}\t{}\t{}\t{}\n",
         credentials.gid, credentials.egid, credentials.sgid, credentials.fsgid
     ));
-    let size = task.files.lock().size();
+    let size = task.files.peek(FdTable::size);
     text.put(format_args!("FDSize:\t{size}\nGroups:\t"));
     for group in credentials.groups.iter() {
         text.put(format_args!("{group} "));
@@ -102,7 +103,7 @@ pub fn status(task: &Arc<Task>, out: &mut Vec<u8>) {
     let usage = process.usage();
     text.put(format_args!("NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n"));
     let allowed = sched::affinity(task);
-    text.put(format_args!("Cpus_allowed:\t{}\nCpus_allowed_list:\t{}\n", Mask(allowed), MaskList(allowed)));
+    text.put(format_args!("Cpus_allowed:\t{}\nCpus_allowed_list:\t{}\n", Mask(allowed), ProcessorList(allowed)));
     text.put(format_args!("Mems_allowed:\t1\nMems_allowed_list:\t0\n"));
     text.put(format_args!(
         "voluntary_ctxt_switches:\t{}\nnonvoluntary_ctxt_switches:\t{}\n",
@@ -124,9 +125,9 @@ impl fmt::Display for Mask {
 }
 
 /// A set of processors as a list of ranges (`%*pbl`).
-pub(super) struct MaskList(pub(super) u64);
+pub struct ProcessorList(pub u64);
 
-impl fmt::Display for MaskList {
+impl fmt::Display for ProcessorList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.0;
         while rest != 0 {

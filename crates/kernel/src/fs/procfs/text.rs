@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use super::node::{Node, ProcessFile, SystemFile, open_task, task};
 use super::{process, sysctl, system};

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use crate::errno::Errno;
 use crate::fs::io::{Sink, Supply, done_or_fault};

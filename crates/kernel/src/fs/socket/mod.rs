@@ -14,7 +14,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 pub use self::channel::{CAPACITY, Manner, Received, Style};
 use self::channel::{Channel, Name};

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use super::{Endpoint, Style};
 use crate::errno::Errno;

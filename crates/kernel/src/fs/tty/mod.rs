@@ -5,8 +5,8 @@ pub mod termios;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::sync::Mutex;
 use linux_raw_sys::{general as raw, ioctl};
-use spin::Mutex;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use self::line::Line;

@@ -220,6 +220,7 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
     let before = process.exe.lock().replace(Arc::new(program.file));
     drop(before);
     process.dumpable.store(true, Ordering::Relaxed);
+    process.membarrier.store(0, Ordering::Relaxed);
     task.set_comm(program.filename.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
     tree::executed(process.pid);
 

@@ -19,9 +19,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::sync::Mutex;
 use foldspace::VirtAddr;
 use foldspace::space::Access;
-use spin::Mutex;
 
 use self::key::{Key, Place, Scope};
 use self::pi::Owned;

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use super::cpu::{self, Whose, next_after};
 use crate::errno::Errno;

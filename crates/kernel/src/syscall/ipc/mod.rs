@@ -6,7 +6,7 @@ pub mod semaphores;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
-use spin::Mutex;
+use crate::sync::Mutex;
 
 use crate::errno::Errno;
 use crate::mm::uaccess;

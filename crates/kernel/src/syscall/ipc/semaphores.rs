@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use spin::Mutex;
+use crate::sync::Mutex;
 use syscalls::Sysno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
