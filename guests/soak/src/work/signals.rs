@@ -1,6 +1,6 @@
 //! Timers, threads that signal each other, and a handler of SIGSEGV that makes pages writable as they are written to.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{Done, Life, tried};
@@ -47,12 +47,12 @@ pub fn work(board: &Board, seed: u64) -> Result<(), String> {
         return Ok(());
     }
     sys::alarm_every(3000);
-    let other = AtomicI32::new(0);
+    let (other, over) = (AtomicI32::new(0), AtomicBool::new(false));
     let outcome = std::thread::scope(|scope| {
-        // The other thread waits to be signalled, and signals back.
+        // The other thread waits to be signalled.
         let answer = || {
             other.store(sys::thread_id(), Ordering::Release);
-            while other.load(Ordering::Acquire) > 0 {
+            while !over.load(Ordering::Acquire) {
                 std::thread::sleep(Duration::from_millis(50));
             }
         };
@@ -60,7 +60,7 @@ pub fn work(board: &Board, seed: u64) -> Result<(), String> {
             return Ok(());
         }
         let outcome = rounds(&mut life, &other);
-        other.store(-1, Ordering::Release);
+        over.store(true, Ordering::Release);
         outcome
     });
     sys::alarm_every(0);
