@@ -144,7 +144,9 @@ impl<'a> Entry<'a> {
                 area.sizes[wanted] = decimal(value);
                 wanted += 1;
             } else if key == b"VmFlags" {
-                area.flags = value.split(|byte| *byte == b' ').filter_map(|flag| flag.try_into().ok()).collect();
+                let flags = value.split(|byte| *byte == b' ').filter_map(|flag| flag.try_into().ok());
+                // Soft-dirty tracking is a matter of the kernel's configuration: it shows sd in all new areas.
+                area.flags = flags.filter(|flag| flag != b"sd").collect();
                 area.flags.sort_unstable();
             }
         }

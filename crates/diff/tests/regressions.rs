@@ -132,6 +132,25 @@ fn sequences() -> Vec<(&'static str, Wanted, Vec<Call>)> {
             ],
         ),
         (
+            "who may lock no more may not lock nothing either",
+            Equal,
+            vec![
+                Call::LockAll { flags: 5 },
+                Call::Limit { resource: RLIMIT_MEMLOCK, more: 4 * PAGE },
+                Call::Lock { addr: page(0), len: 0 },
+            ],
+        ),
+        (
+            "remap_file_pages of locked memory where nothing may be locked",
+            Equal,
+            vec![
+                map(0, 1, 0, SHARED),
+                Call::Lock { addr: page(0), len: PAGE },
+                Call::Limit { resource: RLIMIT_MEMLOCK, more: 0 },
+                Call::RemapPages { addr: page(0), len: PAGE, prot: 0, page: 8, flags: 0 },
+            ],
+        ),
+        (
             "a length that wraps, and a target where it starts",
             Equal,
             vec![

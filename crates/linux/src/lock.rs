@@ -35,14 +35,15 @@ pub fn mlock2(caller: &impl Caller, address: u64, len: u64, flags: i32) -> Resul
     }
     let mode = if flags & MLOCK_ONFAULT != 0 { LockMode::OnFault } else { LockMode::Now };
     let (start, end) = whole_pages(address, len);
-    if end < start {
-        // The limit is looked at first.
+    if end <= start {
+        // The limit is looked at first, by who locks nothing too.
         let locked = caller.space().vmas().view().summary().totals.pages.locked;
         let over = limit != u64::MAX && locked + end.wrapping_sub(start) / PAGE > limit / PAGE;
-        return Err(if over { Errno::ENOMEM } else { Errno::EINVAL });
-    }
-    if end == start {
-        return Ok(());
+        return match end == start {
+            _ if over => Err(Errno::ENOMEM),
+            true => Ok(()),
+            false => Err(Errno::EINVAL),
+        };
     }
     in_user_half(start, end, |range| {
         caller.space().lock(range, mode).map_err(|error| match error {

@@ -23,7 +23,7 @@ const KEPT: VmaFlags = VmaFlags::ACCESS
 ///
 /// # Errors
 ///
-/// `EINVAL`: `prot` is not 0, a length that is empty or wraps, or no shared mapping, alike throughout. `EOVERFLOW`: beyond the largest file.
+/// `EPERM`: it is locked, and nothing may be. `EINVAL`: `prot` is not 0, a length that is empty or wraps, or no shared mapping, alike throughout. `EOVERFLOW`: beyond the largest file.
 pub fn remap_file_pages(
     caller: &impl Caller,
     address: u64,
@@ -52,6 +52,9 @@ pub fn remap_file_pages(
         return Err(Errno::EINVAL);
     }
     let Backing::Object(object) = &first.backing else { return Err(Errno::EINVAL) };
+    if first.flags.contains(VmaFlags::LOCKED) && space.with_layout(|layout| layout.lock_limit) == 0 {
+        return Err(Errno::EPERM);
+    }
     // No file reaches further than this on Linux, shared memory included.
     if page_offset > (i64::MAX as u64 - len) / PAGE {
         return Err(Errno::EOVERFLOW);

@@ -91,7 +91,8 @@ fn inside(system: System, vmlinuz: Option<&Path>, args: &args::Diff, groups: &st
         accel: Accel::Tcg,
         debug: system == System::Foldspace,
         kernel: None,
-        append: None,
+        // Addresses of a program are as many as Foldspace has.
+        append: (system == System::Linux).then(|| "no5lvl".to_owned()),
     };
     let words = [PROGRAM, "--seed", &args.seed.to_string(), "--ops", &args.ops.to_string(), "--only", groups];
     let command: Vec<OsString> = words.into_iter().map(OsString::from).collect();

@@ -84,6 +84,10 @@ pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) ->
                     if rules::parts(op, before, Some((our, their)), said) {
                         return part(tally);
                     }
+                    if history.counts_locked_twice(said) {
+                        Rule::LockCount.count(tally, 1);
+                        return Verdict::Parted(at);
+                    }
                     return differ(aspect, text);
                 }
                 last[op.process as usize] = Some((our, their));
