@@ -215,7 +215,7 @@ pub struct Diff {
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub only: Vec<String>,
 
-    /// All groups of calls but these (names are left out anyway where this machine's Linux has none)
+    /// All groups of calls but these (names are left out anyway where this machine's Linux has none, and what has changed since Linux 6.1 with `--linux`)
     #[arg(long, value_name = "GROUP", value_delimiter = ',')]
     pub without: Vec<String>,
 

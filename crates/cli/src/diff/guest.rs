@@ -91,10 +91,12 @@ fn inside(system: System, vmlinuz: Option<&Path>, args: &args::Diff, groups: &st
         accel: Accel::Tcg,
         debug: system == System::Foldspace,
         kernel: None,
-        // Addresses of a program are as many as Foldspace has.
-        append: (system == System::Linux).then(|| "no5lvl".to_owned()),
+        // Programs have as many addresses as in Foldspace, and no keys on pages that may only be executed.
+        append: (system == System::Linux).then(|| "no5lvl nopku".to_owned()),
     };
-    let words = [PROGRAM, "--seed", &args.seed.to_string(), "--ops", &args.ops.to_string(), "--only", groups];
+    let since = if args.linux.is_some() { "6.1" } else { "6.18" };
+    let words =
+        [PROGRAM, "--since", since, "--seed", &args.seed.to_string(), "--ops", &args.ops.to_string(), "--only", groups];
     let command: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     let task = Task {
         system,

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::{io, thread};
 
 use anyhow::{Context, Result, bail};
-use foldspace_diff::generate::{Group, Menu};
+use foldspace_diff::generate::{Group, Menu, Since};
 use foldspace_diff::host;
 
 use crate::args;
@@ -51,9 +51,11 @@ fn groups(args: &args::Diff) -> Result<Vec<&'static str>> {
         bail!("no group of calls is called {unknown}; there are: {}", names.join(", "));
     }
     let named = |list: &[String], name: &str| list.iter().any(|group| group == name);
-    // A Linux inside is asked by nobody beforehand; ours has names.
-    let names_known = args.linux.is_some() || host::names_memory();
-    let by_default = |group: Group| group != Group::Names || names_known;
+    // A Linux inside is an older one, and is asked by nobody beforehand.
+    let by_default = |group: Group| match args.linux.is_some() {
+        true => group.is_as_in_6_1(),
+        false => group != Group::Names || host::names_memory(),
+    };
     let wanted = |name: &str, group| match args.only.is_empty() {
         true => by_default(group) && !named(&args.without, name),
         false => named(&args.only, name) && !named(&args.without, name),
@@ -63,5 +65,7 @@ fn groups(args: &args::Diff) -> Result<Vec<&'static str>> {
 
 fn menu(args: &args::Diff) -> Result<Menu> {
     let names = groups(args)?;
-    Ok(Menu::of(Group::ALL.into_iter().filter(|(name, _)| names.contains(name)).map(|(_, group)| group)))
+    let since = if args.linux.is_some() { Since::Linux6_1 } else { Since::Linux6_18 };
+    let groups = Group::ALL.into_iter().filter(|(name, _)| names.contains(name)).map(|(_, group)| group);
+    Ok(Menu::of(groups, since))
 }

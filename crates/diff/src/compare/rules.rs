@@ -61,7 +61,7 @@ pub const RULES: [(&str, &str); 13] = [
     (
         "calls that go by the ends of lines that only Linux has",
         "Where the first rules have joined lines, or would (gu), Linux sees two areas and Foldspace one: mremap and remap_file_pages of both, mprotect with \
-         PROT_GROWSDOWN, or one that fails half way or populates locked memory up to the first page that fails, mlockall likewise; and what mremap with \
+         PROT_GROWSDOWN, a stack that grows, or a call that fails half way or populates locked memory up to the first page that fails, mlockall likewise; and what mremap with \
          MREMAP_DONTUNMAP of locked memory unlocks where its target touches it. If the result differs, the rest of the sequence is not compared.",
     ),
     (
@@ -108,8 +108,9 @@ pub const RULES: [(&str, &str); 13] = [
     (
         "pages that Linux has pinned",
         "process_vm_readv and process_vm_writev pin what they copy: a private page that is shared since a fork is copied for that (gup_must_unshare in \
-         mm/internal.h), and a page that was written so is dirty itself, not only where it is mapped, so that MADV_FREE of it does nothing while it is shared. \
-         Foldspace copies where it is. From the first such call of a sequence on, only Private_Dirty and Locked of private areas.",
+         mm/internal.h), and a page that was written so is dirty itself, not only where it is mapped, so that MADV_FREE of it does nothing while it is shared; \
+         so is one that mlock or MADV_POPULATE_WRITE found clean after MADV_FREE (FOLL_TOUCH in mm/gup.c). Foldspace copies where it is, and knows dirty \
+         entries only. From the first such call of a sequence on, only Private_Dirty and Locked of private areas, after MADV_FREE only more Private_Dirty on Linux.",
     ),
 ];
 
@@ -122,6 +123,10 @@ pub struct History {
     made_pages: bool,
     /// It has used process_vm_readv or process_vm_writev.
     pinned: bool,
+    /// It has used MADV_FREE.
+    freed: bool,
+    /// It has used what makes pages ready to be written, after MADV_FREE.
+    dirtied: bool,
     /// Where a call that was refused would have cut.
     refused: Vec<u64>,
     /// Where areas that MREMAP_DONTUNMAP or fork has unlocked, and what was moved of them, started and ended.
@@ -133,7 +138,14 @@ pub struct History {
 impl History {
     /// Notes an operation, and what Linux said; `before` is what the process looked like on Linux.
     pub fn note(&mut self, call: &Call, outcome: &Outcome, before: Option<&Look>) {
-        self.paged_out |= matches!(call, Call::Advise { advice, .. } | Call::AdviseOther { advice, .. } if *advice == libc::MADV_PAGEOUT);
+        let advice = match *call {
+            Call::Advise { advice, .. } | Call::AdviseOther { advice, .. } => Some(advice),
+            _ => None,
+        };
+        self.paged_out |= advice == Some(libc::MADV_PAGEOUT);
+        self.freed |= advice == Some(libc::MADV_FREE);
+        let locks = matches!(call, Call::Lock { .. } | Call::Lock2 { .. } | Call::LockAll { .. });
+        self.dirtied |= self.freed && (locks || advice == Some(libc::MADV_POPULATE_WRITE));
         self.pinned |= matches!(call, Call::Copy { .. });
         self.made_pages |= matches!(call, Call::Allocate { .. } | Call::ReadFile { .. });
         match *call {
@@ -141,18 +153,22 @@ impl History {
                 self.refused.extend([addr, page_end(addr, len)]);
             }
             Call::Unmap { addr, .. } if outcome.value < 0 => self.refused.push(addr),
-            Call::Remap { addr, new_len, target, .. } if outcome.value < 0 => {
-                self.refused.extend([page_end(addr, new_len), target]);
-            }
-            Call::Remap { addr, old_len, flags, .. } => {
+            Call::Remap { addr, old_len, new_len, flags, target } => {
                 let end = page_end(addr, old_len);
-                let Ok(target) = u64::try_from(outcome.value) else { return };
+                let target = match u64::try_from(outcome.value) {
+                    Ok(target) => target,
+                    Err(_) => {
+                        self.refused.extend([page_end(addr, new_len), target]);
+                        target
+                    }
+                };
                 // Ends go where lines go.
                 for ends in [&mut self.refused, &mut self.unlocked] {
-                    let moved: Vec<u64> =
-                        ends.iter().filter(|at| (addr..end).contains(at)).map(|at| at - addr + target).collect();
+                    let inside = ends.iter().filter(|at| (addr..end).contains(at));
+                    let moved: Vec<u64> = inside.map(|at| (at - addr).saturating_add(target)).collect();
                     ends.extend(moved);
                 }
+                // Of several areas the first may have moved before one is refused.
                 if flags & libc::MREMAP_DONTUNMAP as u32 != 0 {
                     for line in locked_lines(before).filter(|line| line.start < end && addr < line.end) {
                         self.unlocked.extend([line.start, line.end, addr, end, target, page_end(target, old_len)]);
@@ -229,6 +245,15 @@ pub fn parts(op: &Op, before: Option<(&Look, &Look)>, after: Option<(&Look, &Loo
         }
         Call::Protect { addr, len, .. } => {
             other_ends(addr, last(addr, len)) && (said.value < 0 || lines(addr, len).any(is_locked))
+        }
+        // A stack is held against RLIMIT_STACK with all of its area.
+        Call::Load { addr, pages } | Call::Store { addr, pages, .. } => {
+            let stack = |look: &Look, at: u64| {
+                let above = look.areas.iter().find(|area| area.end > at);
+                above.filter(|area| area.start > at && area.flags.contains(b"gd")).map(|area| area.end)
+            };
+            let mut at = (0..u64::from(pages)).map(|page| addr + page * PAGE);
+            at.any(|at| stack(ours, at) != stack(theirs, at))
         }
         // Areas merge, or do not, before they are populated.
         Call::LockAll { .. } => [before, after].into_iter().flatten().any(|(ours, theirs)| {
@@ -388,6 +413,11 @@ fn same_sizes(
         }
         if *name == "Locked" && (their_size + 1..their_size + lines).contains(&our_size) {
             Rule::Rounding.count(tally, 1);
+            continue;
+        }
+        let dirty_itself = history.dirtied && *name == "Private_Dirty" && our_size < their_size;
+        if our.access[3] == b'p' && dirty_itself {
+            Rule::Pinned.count(tally, 1);
             continue;
         }
         if history.pinned && our.access[3] == b'p' && matches!(*name, "Private_Dirty" | "Locked") {

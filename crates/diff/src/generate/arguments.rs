@@ -13,7 +13,7 @@ pub enum Spread {
 }
 
 /// Bytes that a table of level 1 maps.
-const TABLE: u64 = 2 << 20;
+pub const TABLE: u64 = 2 << 20;
 
 impl Spread {
     pub fn random(random: &mut fastrand::Rng) -> Spread {

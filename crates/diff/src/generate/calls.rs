@@ -1,5 +1,6 @@
 //! Calls, each with arguments that make sense for it, mostly.
 
+use super::arguments::TABLE;
 use super::{Generator, Group, Heap};
 use crate::op::{Call, NAMES, SAMPLES};
 use crate::window::{END, PAGE, PROCESSES};
@@ -63,7 +64,7 @@ fn map_flags(g: &mut Generator<'_>) -> u32 {
         15..22 => SHARED,
         22 => 3 | g.one_of(&[0, 0, SYNC]),
         _ => {
-            let droppable = if g.pages_out { 4 } else { 8 };
+            let droppable = if g.pages_out || g.menu.is_for_old() { 4 } else { 8 };
             g.one_of(&[0, 4, droppable, droppable, 15])
         }
     };
@@ -79,7 +80,7 @@ fn map_flags(g: &mut Generator<'_>) -> u32 {
         (NON_BLOCK, 40),
     ];
     for (flag, n) in extras {
-        if matches!(flag, LOCKED) && !g.menu.has(Group::Locks) {
+        if flag == LOCKED && !g.menu.has(Group::Locks) || flag == STACK && g.menu.is_for_old() {
             continue;
         }
         if g.once_in(n) {
@@ -100,7 +101,11 @@ fn map(g: &mut Generator<'_>) -> Option<Call> {
         flags |= GROWS_DOWN;
     }
     let addr = place(g, flags);
-    let len = g.length(addr);
+    let mut len = g.length(addr);
+    if g.menu.is_for_old() && flags & (FIXED | FIXED_NO_REPLACE) == 0 && len.is_multiple_of(TABLE) {
+        // Aligned like a huge page since 6.7.
+        len = len.saturating_sub(PAGE);
+    }
     let (fd, offset) = match g.random.u32(..16) {
         0 => (g.descriptor(), g.random.u64(..8) * PAGE),
         1 => (-1, g.one_of(&[1, PAGE, u64::MAX - PAGE + 1])),
@@ -161,7 +166,8 @@ fn discard(g: &mut Generator<'_>) -> Option<Call> {
     let (addr, len) = g.range();
     let removing = if g.menu.has(Group::Resize) { 9 } else { 4 };
     let out = if g.pages_out { 21 } else { 20 };
-    let advice = g.one_of(&[4, 4, 4, 4, 8, 8, 3, 20, out, 22, 22, 23, 23, 24, removing]);
+    let (read, write) = if g.menu.is_for_old() { (4, 8) } else { (22, 23) };
+    let advice = g.one_of(&[4, 4, 4, 4, 8, 8, 3, 20, out, read, read, write, write, 24, removing]);
     Some(Call::Advise { addr, len, advice })
 }
 

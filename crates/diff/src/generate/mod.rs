@@ -75,18 +75,42 @@ impl Group {
         ("heap", Group::Heap),
         ("others", Group::Others),
     ];
+
+    /// Whether Linux 6.1 does its calls as Foldspace does. Since then mremap moves several areas and refuses what overlaps at another time, mlock2 has a
+    /// flag in VmFlags, process_madvise takes all advice of oneself, refused mappings leave what was there, guards and mseal have come; and the
+    /// distributions' kernel has no names.
+    pub fn is_as_in_6_1(self) -> bool {
+        let changed =
+            [Group::Remap, Group::Locks, Group::Others, Group::Limits, Group::Guards, Group::Seal, Group::Names];
+        !changed.contains(&self)
+    }
 }
 
 /// What sequences are made of.
 #[derive(Clone, Debug)]
 pub struct Menu {
     groups: Vec<Group>,
+    since: Since,
+}
+
+/// Which Linux must know the arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Since {
+    /// That which Foldspace follows.
+    Linux6_18,
+    /// A distribution's of 2023, too: without MAP_STACK (which keeps huge pages out since 6.7), MAP_DROPPABLE (6.11), and MADV_POPULATE_READ and
+    /// _WRITE, which found holes at another time.
+    Linux6_1,
 }
 
 impl Menu {
     /// These groups.
-    pub fn of(groups: impl IntoIterator<Item = Group>) -> Menu {
-        Menu { groups: groups.into_iter().collect() }
+    pub fn of(groups: impl IntoIterator<Item = Group>, since: Since) -> Menu {
+        Menu { groups: groups.into_iter().collect(), since }
+    }
+
+    fn is_for_old(&self) -> bool {
+        self.since == Since::Linux6_1
     }
 
     fn has(&self, group: Group) -> bool {

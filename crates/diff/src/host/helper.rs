@@ -11,8 +11,8 @@ use super::{access, confined, filler};
 use crate::look::{Inodes, Look, Step};
 use crate::{Op, Outcome};
 
-/// How long a sequence may take before something must have gone wrong.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a sequence may take before something must have gone wrong: also on an emulated machine whose host has other things to do.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
