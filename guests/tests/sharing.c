@@ -7,6 +7,12 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+/* musl refuses these by itself. */
+#define sched_getscheduler(pid) syscall(SYS_sched_getscheduler, pid)
+#define sched_setscheduler(pid, policy, parameter) syscall(SYS_sched_setscheduler, pid, policy, parameter)
+#define sched_getparam(pid, parameter) syscall(SYS_sched_getparam, pid, parameter)
+#define sched_setparam(pid, parameter) syscall(SYS_sched_setparam, pid, parameter)
+
 static int kcmp(pid_t one, pid_t two, int type, unsigned long first, unsigned long second)
 {
 	return (int)syscall(SYS_kcmp, one, two, type, first, second);

@@ -7,6 +7,11 @@
 #include <sys/time.h>
 #include <time.h>
 
+/* glibc has the field under another name. */
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
 static volatile sig_atomic_t caught, last_code, last_value, last_thread;
 
 static void handler(int signal, siginfo_t *info, void *context)
@@ -187,7 +192,7 @@ static void to_a_thread(void)
 	while (!thread_id)
 		sleep_ms(1);
 	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR2 };
-	event._sigev_un._tid = thread_id;
+	event.sigev_notify_thread_id = thread_id;
 	CHECK_EQ(create(CLOCK_MONOTONIC, &event, &timer), 0);
 	CHECK_EQ(set(timer, 0, 10, 0), 0);
 	sleep_ms(100);

@@ -15,6 +15,8 @@ pub mod code {
     pub const SI_USER: i32 = 0;
     /// Sent by the kernel.
     pub const SI_KERNEL: i32 = 0x80;
+    /// Sent by `sigqueue`.
+    pub const SI_QUEUE: i32 = -1;
     /// A timer of `timer_create` is over.
     pub const SI_TIMER: i32 = -2;
     /// Sent by `tkill` or `tgkill`.

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::{SigInfo, SigSet};
 
-/// How many instances of real-time signals may wait at once for one thread or process: a stand-in for `RLIMIT_SIGPENDING`.
-const QUEUE_LIMIT: usize = 1024;
+/// How many may wait at once, whatever `RLIMIT_SIGPENDING` says: what the kernel's heap can bear.
+const QUEUE_LIMIT: usize = 65_536;
 
 /// Signals that were sent and not yet delivered.
 #[derive(Default)]
@@ -28,6 +28,11 @@ impl Pending {
     /// Which signals wait.
     pub fn set(&self) -> SigSet {
         self.set
+    }
+
+    /// How many wait, each instance of a real-time signal counted.
+    pub fn len(&self) -> usize {
+        self.queue.len()
     }
 
     /// Adds one. Standard signals wait once however often they are sent.

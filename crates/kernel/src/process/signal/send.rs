@@ -2,6 +2,8 @@
 
 use alloc::sync::Arc;
 
+use linux_raw_sys::general as raw;
+
 use super::pending::{Pending, QueueFull};
 use super::{SigInfo, SigSet, Signal, info};
 use crate::errno::Errno;
@@ -55,6 +57,13 @@ pub fn timer_to_process(process: &Arc<Process>, info: SigInfo) -> bool {
     process_with(process, info, push_timer) == Ok(Effect::Queue)
 }
 
+/// `RLIMIT_SIGPENDING`, which bounds what programs queue (`sigqueue`): `EAGAIN`. Counted for each process and thread, not for a user's all together.
+fn check_room(process: &Process, pending: &Pending, info: &SigInfo) -> Result<(), Errno> {
+    let queues = info.signal().queues() && info.code == info::code::SI_QUEUE;
+    let full = queues && pending.len() as u64 >= process.limits.lock().soft(raw::RLIMIT_SIGPENDING);
+    if full { Err(Errno::EAGAIN) } else { Ok(()) }
+}
+
 fn process_with(process: &Arc<Process>, info: SigInfo, push: Push) -> Result<Effect, Errno> {
     let signal = info.signal();
     prepare(process, signal);
@@ -64,7 +73,11 @@ fn process_with(process: &Arc<Process>, info: SigInfo, push: Push) -> Result<Eff
     if effect(process, first, signal) == Effect::Discard {
         return Ok(Effect::Discard);
     }
-    push(&mut process.pending.lock(), info).map_err(|_| Errno::EAGAIN)?;
+    {
+        let mut pending = process.pending.lock();
+        check_room(process, &pending, &info)?;
+        push(&mut pending, info).map_err(|_| Errno::EAGAIN)?;
+    }
     if signal == Signal::KILL {
         drop(threads);
         kill(process);
@@ -117,6 +130,7 @@ fn task_with(task: &Arc<Task>, info: SigInfo, push: Push) -> Result<Effect, Errn
     }
     let wanted = {
         let mut signals = task.signals.lock();
+        check_room(&task.process, &signals.pending, &info)?;
         push(&mut signals.pending, info).map_err(|_| Errno::EAGAIN)?;
         !signals.blocked.contains(signal) || signals.awaited.contains(signal)
     };
