@@ -3,7 +3,7 @@
 #![deny(unsafe_code)]
 
 extern crate alloc;
-#[cfg(any(test, foldspace_shuttle))]
+#[cfg(any(test, foldspace_shuttle, feature = "watch"))]
 extern crate std;
 
 pub mod addr;
@@ -16,9 +16,9 @@ pub mod platform;
 pub mod proc;
 pub mod reverse;
 pub mod space;
-#[cfg(not(foldspace_shuttle))]
+#[cfg(not(any(foldspace_shuttle, feature = "watch")))]
 mod sync;
-#[cfg(foldspace_shuttle)]
+#[cfg(any(foldspace_shuttle, feature = "watch"))]
 pub mod sync;
 mod table;
 pub mod vma;

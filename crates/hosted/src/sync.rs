@@ -5,7 +5,7 @@
 pub(crate) use std::sync::{MutexGuard, atomic::AtomicU64};
 
 #[cfg(foldspace_shuttle)]
-pub(crate) use foldspace::sync::{MutexGuard, atomic::AtomicU64, point};
+pub(crate) use foldspace::sync::{atomic::AtomicU64, plain::MutexGuard, point};
 
 /// Between two steps of a processor.
 #[cfg(not(foldspace_shuttle))]
@@ -26,4 +26,4 @@ impl<T> Mutex<T> {
 }
 
 #[cfg(foldspace_shuttle)]
-pub(crate) use foldspace::sync::Mutex;
+pub(crate) use foldspace::sync::plain::Mutex;

@@ -13,8 +13,8 @@ use crate::addr::{ENTRIES, Level, PAGE_SIZE};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Garbage, Kind, Memory};
 use crate::space::retry_after_reclaim;
-use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, Rank};
 use crate::table::{Entry, Supply};
 
 const PAGE: usize = PAGE_SIZE as usize;
@@ -149,7 +149,7 @@ struct Live {
 
 impl References {
     pub(crate) fn new() -> References {
-        References { live: Mutex::new(HashTable::new()), hasher: DefaultHashBuilder::default() }
+        References { live: Mutex::new(Rank::References, HashTable::new()), hasher: DefaultHashBuilder::default() }
     }
 
     /// How many are listed that nobody has any more: none, at rest.

@@ -15,7 +15,7 @@ use super::{Frame, Memory};
 use crate::addr::Level;
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering;
-use crate::sync::{Mutex, glance};
+use crate::sync::{Mutex, Rank, glance};
 
 /// Caches: processors share one if there are more of them.
 const CACHES: usize = 16;
@@ -55,7 +55,7 @@ pub(super) struct Cached {
 
 impl Caches {
     pub(super) fn new() -> Caches {
-        Caches([const { CachePadded::new(Mutex::new(Cache::new())) }; CACHES])
+        Caches([const { CachePadded::new(Mutex::new(Rank::Frames, Cache::new())) }; CACHES])
     }
 
     pub(super) fn count(&self) -> Cached {

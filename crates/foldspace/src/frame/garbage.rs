@@ -143,6 +143,8 @@ impl Garbage {
     pub(crate) fn settle(&mut self, memory: &Memory, space: SpaceId, flush: Flush) {
         if self.stale {
             let flush = if self.stale_beyond { Flush::All } else { flush };
+            #[cfg(feature = "watch")]
+            crate::sync::watch::may_hold_up_to(Some(crate::sync::Rank::Turn));
             memory.platform().shootdown(space, flush);
             self.stale = false;
         }

@@ -22,8 +22,8 @@ use crate::error::{Error, Result};
 use crate::platform::Platform;
 use crate::reverse::Reverse;
 use crate::space::Registry;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, Rank};
 
 /// What a [`Memory`] is made of.
 pub struct MemoryConfig<'a> {
@@ -59,8 +59,7 @@ const DEFAULT_LOWEST_ADDRESS: VirtAddr = VirtAddr(0x1_0000);
 
 /// All frames of a machine, or of an arena, and what is needed to manage them.
 ///
-/// Lock order, outermost first: cutting of an object; writers' lock of an address space; tables, parent before child; pages of an object; the
-/// list of homes; a lineage; a cache of frames; the buddy lists. The row of address spaces is locked below a writers' lock, or alone. None is held while another's wait could depend on it.
+/// The order of its locks: `sync::Rank`.
 ///
 /// What every fault reads and hardly anybody writes is apart from what is written: each of that has cache lines of its own.
 pub struct Memory {
@@ -147,7 +146,7 @@ impl Memory {
             platform,
             me: Weak::clone(me),
             caches: Caches::new(),
-            buddy: CachePadded::new(Mutex::new(buddy)),
+            buddy: CachePadded::new(Mutex::new(Rank::Buddy, buddy)),
             counters: CachePadded::new(counters),
             reverse: CachePadded::new(Reverse::new()),
             registry: CachePadded::new(Registry::new()),
@@ -328,6 +327,8 @@ impl Memory {
     /// Frees what it can for an operation that has run out of memory `attempt` times before; whether it is worth trying again.
     #[cold]
     pub(crate) fn reclaim_for(&self, attempt: u32) -> bool {
+        #[cfg(feature = "watch")]
+        crate::sync::watch::may_hold_up_to(None);
         let again = match attempt {
             0 => self.may_reclaim(),
             // Somebody is pinned for long: his processor may not even be running.

@@ -242,17 +242,58 @@ impl Record {
 
     /// Spins until the lock of this table is ours. Acquire: what the last holder stored is seen.
     #[inline]
+    #[cfg_attr(feature = "watch", track_caller)]
     pub(crate) fn lock(&self) {
+        #[cfg(feature = "watch")]
+        return self.lock_watched();
+        #[cfg(not(feature = "watch"))]
+        self.wait_for_lock();
+    }
+
+    /// Takes the lock of a table that nobody else knows yet: it waits for nobody, whatever else is locked.
+    pub(crate) fn lock_new(&self) {
+        self.wait_for_lock();
+        #[cfg(feature = "watch")]
+        core::mem::forget(crate::sync::watch::took(crate::sync::Rank::Table1, core::ptr::from_ref(self).addr()));
+    }
+
+    #[inline]
+    fn wait_for_lock(&self) {
         while self.state.fetch_or(LOCKED, Ordering::Acquire) & LOCKED != 0 {
             while self.state.load(Ordering::Relaxed) & LOCKED != 0 {
                 spin_loop();
             }
         }
     }
+
+    #[cfg(feature = "watch")]
+    #[track_caller]
+    fn lock_watched(&self) {
+        use crate::sync::{Rank, watch};
+        let rank = match self.table_level() {
+            Some(Level::L4) => Rank::Table4,
+            Some(Level::L3) => Rank::Table3,
+            Some(Level::L2) => Rank::Table2,
+            // Also what was one a moment ago: it will not be found linked.
+            Some(Level::L1) | None => Rank::Table1,
+        };
+        let wait = watch::wait(rank, core::ptr::from_ref(self).addr());
+        let contended = self.is_locked();
+        self.wait_for_lock();
+        core::mem::forget(wait.over(contended));
+    }
+
     /// Release: pairs with [`Record::lock`].
     #[inline]
     pub(crate) fn unlock(&self) {
+        self.note_unlocked();
         self.state.fetch_and(!LOCKED, Ordering::Release);
+    }
+    /// For who watches locks: that of a dead table ends with it.
+    #[inline]
+    pub(crate) fn note_unlocked(&self) {
+        #[cfg(feature = "watch")]
+        crate::sync::watch::gave(core::ptr::from_ref(self).addr());
     }
     pub(crate) fn is_locked(&self) -> bool {
         self.state.load(Ordering::Relaxed) & LOCKED != 0

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::error::{Error, Result};
 use crate::frame::{Frame, LineageId, Memory, NONE};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Rank};
 
 /// Locks over the links of lineages: a lineage's is picked by its number.
 const STRIPES: usize = 64;
@@ -28,7 +28,10 @@ pub(super) struct Heads {
 
 impl Lineages {
     pub(super) fn new() -> Lineages {
-        Lineages { stripes: [const { Mutex::new(()) }; STRIPES], heads: Mutex::new(Heads::default()) }
+        Lineages {
+            stripes: [const { Mutex::new(Rank::Lineage, ()) }; STRIPES],
+            heads: Mutex::new(Rank::Heads, Heads::default()),
+        }
     }
 
     fn stripe(&self, id: LineageId) -> &Mutex<()> {

@@ -11,7 +11,7 @@ mod stats;
 use crate::addr::{ENTRIES, Index, Level};
 use crate::error::Result;
 use crate::frame::{Frame, Home, LineageId, Memory, Record, Slot};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Rank};
 use crate::table::{Entry, for_each_used};
 use listed::Listed;
 
@@ -39,7 +39,7 @@ pub(crate) struct Place {
 
 impl Reverse {
     pub(crate) fn new() -> Reverse {
-        Reverse { lineages: lineage::Lineages::new(), listed: Mutex::new(Listed::default()) }
+        Reverse { lineages: lineage::Lineages::new(), listed: Mutex::new(Rank::Homes, Listed::default()) }
     }
 }
 

@@ -111,7 +111,11 @@ impl AddressSpace {
             };
             match attempt {
                 Attempt::Done => return Ok(()),
-                Attempt::Again => spin_loop(),
+                Attempt::Again => {
+                    #[cfg(feature = "watch")]
+                    crate::sync::watch::again();
+                    spin_loop();
+                }
             }
         }
     }

@@ -50,8 +50,8 @@ use crate::addr::{Level, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Home, Memory, NONE, Overcommit};
 use crate::platform::SpaceId;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Mutex, Rank};
 use crate::table::Root;
 use crate::vma::{Version, VersionCell, VersionRef, VmaFlags};
 pub use advise::Advice;
@@ -118,7 +118,7 @@ impl AddressSpace {
             seat: AtomicU32::new(NONE),
             vmas: VersionCell::new(vmas),
             marks: MarksCell::new(&layout),
-            writer: Mutex::new(layout),
+            writer: Mutex::new(Rank::Writers, layout),
             in_change: InChange::default(),
             fork_mode: AtomicU8::new(mode as u8),
             has_guards: AtomicBool::new(false),

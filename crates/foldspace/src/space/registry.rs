@@ -11,8 +11,8 @@ use super::AddressSpace;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Memory, NONE};
 use crate::platform::SpaceId;
-use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, Rank};
 
 /// All living address spaces.
 pub(crate) struct Registry {
@@ -39,7 +39,7 @@ struct Seat {
 
 impl Registry {
     pub(crate) const fn new() -> Registry {
-        Registry { seats: Mutex::new(Seats { seats: Vec::new(), oldest: NONE, youngest: NONE, free: NONE }) }
+        Registry { seats: Mutex::new(Rank::Row, Seats { seats: Vec::new(), oldest: NONE, youngest: NONE, free: NONE }) }
     }
 
     /// Adds the youngest. O(1).

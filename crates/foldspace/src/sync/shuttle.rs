@@ -167,9 +167,6 @@ impl<T> Mutex<T> {
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
-    pub fn into_inner(self) -> T {
-        self.0.into_inner()
-    }
 }
 
 impl<T> core::ops::Deref for MutexGuard<'_, T> {

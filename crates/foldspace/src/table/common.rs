@@ -29,7 +29,8 @@ impl<'m> Common<'m> {
     pub(crate) fn begin(memory: &'m Memory, table: Frame) -> Common<'m> {
         memory.record(table).begin(Kind::Table1, Home::None);
         memory.record(table).pin();
-        Common::lock(memory, table, Level::L1)
+        memory.record(table).lock_new();
+        Common { memory, table, level: Level::L1 }
     }
 
     /// Locks a table that an object owns.

@@ -50,6 +50,7 @@ pub(crate) fn release_table(memory: &Memory, table: Frame, level: Level, garbage
         });
     }
     memory.leave_lineage(table);
+    memory.record(table).note_unlocked();
     garbage.push_table(memory, table);
 }
 

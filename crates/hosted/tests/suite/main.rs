@@ -20,6 +20,7 @@ mod pages;
 mod places;
 mod populate;
 mod proc_text;
+mod progress;
 mod questions;
 mod readers;
 mod references;

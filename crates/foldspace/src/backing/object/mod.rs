@@ -18,8 +18,8 @@ use crate::addr::PAGE_SIZE;
 use crate::error::Result;
 use crate::frame::{Garbage, Memory, Overcommit};
 use crate::space::retry_after_reclaim;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, Rank};
 use cache::Cache;
 pub(crate) use tables::{Block, Shown};
 
@@ -139,8 +139,8 @@ impl Object {
             memory: Arc::clone(memory),
             source,
             len: AtomicU64::new(len),
-            cache: Mutex::new(Cache::new(len)),
-            cutting: Mutex::new(()),
+            cache: Mutex::new(Rank::Pages, Cache::new(len)),
+            cutting: Mutex::new(Rank::Cutting, ()),
             mapped: AtomicBool::new(false),
             whole: AtomicBool::new(false),
             charged,

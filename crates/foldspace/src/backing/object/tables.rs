@@ -90,7 +90,10 @@ impl Object {
     /// Takes the pages of `lost`, which have left the cache, out of the object's tables.
     pub(super) fn take_from_own_tables(&self, lost: &Range<u64>, held: &mut Held) {
         let mut at = lost.start;
-        while let Some((block, table)) = self.cache.lock().next_table(Block::of(at)) {
+        loop {
+            // Asked and unlocked again: who fills a table locks it first, and then the cache.
+            let next = self.cache.lock().next_table(Block::of(at));
+            let Some((block, table)) = next else { return };
             let pages = block.pages();
             if pages.start >= lost.end {
                 return;

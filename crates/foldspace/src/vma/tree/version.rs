@@ -27,6 +27,8 @@ use super::splice;
 use crate::addr::PageRange;
 use crate::error::Result;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+#[cfg(feature = "watch")]
+use crate::sync::{Rank, watch};
 use crate::vma::Vma;
 
 // Nodes are read and dropped by whatever thread comes along.
@@ -200,15 +202,23 @@ impl Drop for VersionCell {
 /// The right to change a cell.
 struct Turn<'t> {
     cell: &'t VersionCell,
+    #[cfg(feature = "watch")]
+    _held: watch::Held,
 }
 
 impl<'t> Turn<'t> {
     #[inline]
     fn take(cell: &'t VersionCell) -> Turn<'t> {
+        #[cfg(feature = "watch")]
+        let wait = watch::wait(Rank::Turn, core::ptr::from_ref(cell).addr());
         while cell.writing.swap(true, Ordering::Acquire) {
             crate::sync::hint::spin_loop();
         }
-        Turn { cell }
+        Turn {
+            cell,
+            #[cfg(feature = "watch")]
+            _held: wait.over(false),
+        }
     }
 
     /// Stores a new root, and retires the old one: destroys it after the grace period if it is frozen, releases it otherwise.

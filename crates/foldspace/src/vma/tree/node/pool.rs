@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use super::{Header, Inner, Leaf};
 use crate::error::{Error, Result};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Rank};
 
 /// Spare leaves at most: what some 128 changes, the usual distance between two rounds of reclamation, retire, and as much again.
 const SPARE_LEAVES: usize = if cfg!(test) { 2 } else { 256 };
@@ -27,8 +27,8 @@ struct Link {
 // SAFETY: the memory on the stack belongs to the stack alone.
 unsafe impl Send for Pool {}
 
-static LEAVES: Mutex<Pool> = Mutex::new(Pool { top: None, room: SPARE_LEAVES });
-static INNERS: Mutex<Pool> = Mutex::new(Pool { top: None, room: SPARE_INNERS });
+static LEAVES: Mutex<Pool> = Mutex::new(Rank::Nodes, Pool { top: None, room: SPARE_LEAVES });
+static INNERS: Mutex<Pool> = Mutex::new(Rank::Nodes, Pool { top: None, room: SPARE_INNERS });
 
 #[inline]
 fn of_level(level: u8) -> (&'static Mutex<Pool>, Layout) {
