@@ -58,15 +58,19 @@ impl Caches {
         Caches([const { CachePadded::new(Mutex::new(Rank::Frames, Cache::new())) }; CACHES])
     }
 
+    /// What is in them. Each is looked at in its turn: what moves from one to another meanwhile may be counted on neither side, or be taken away on one
+    /// and not yet added on the other; a sum is not less than nothing for that.
     pub(super) fn count(&self) -> Cached {
-        self.0.iter().fold(Cached { free: 0, deferred: 0, tables: 0 }, |sum, cache| {
+        let sum = self.0.iter().fold(Cached { free: 0, deferred: 0, tables: 0 }, |sum, cache| {
             let cache = cache.lock();
             Cached {
                 free: sum.free + cache.len(),
                 deferred: sum.deferred.wrapping_add(cache.deferred),
                 tables: sum.tables.wrapping_add(cache.tables),
             }
-        })
+        });
+        let at_least_none = |sum: u64| if sum.cast_signed() < 0 { 0 } else { sum };
+        Cached { deferred: at_least_none(sum.deferred), tables: at_least_none(sum.tables), ..sum }
     }
 }
 
@@ -305,5 +309,25 @@ impl Memory {
             }
             cache.deferred = cache.deferred.wrapping_sub(u64::from(SPILL - left));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame died at one cache after that was looked at, and comes back at another before that is.
+    #[test]
+    fn a_sum_is_never_less_than_nothing() {
+        let caches = Caches::new();
+        caches.0[1].lock().deferred = 1_u64.wrapping_neg();
+        caches.0[1].lock().tables = 2_u64.wrapping_neg();
+        let seen = caches.count();
+        assert_eq!((seen.free, seen.deferred, seen.tables), (0, 0, 0));
+        // And the other way round.
+        caches.0[0].lock().deferred = 3;
+        caches.0[0].lock().tables = 2;
+        let seen = caches.count();
+        assert_eq!((seen.deferred, seen.tables), (2, 0));
     }
 }
