@@ -3,7 +3,7 @@
 #![deny(unsafe_code)]
 
 extern crate alloc;
-#[cfg(any(test, foldspace_shuttle, feature = "watch"))]
+#[cfg(any(test, foldspace_shuttle, foldspace_loom, feature = "watch"))]
 extern crate std;
 
 pub mod addr;

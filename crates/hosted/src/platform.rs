@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use foldspace::platform::{Flush, Platform, SpaceId};
 
 use crate::arena::Arena;
 use crate::mmu::SharedCaches;
+use crate::sync::Mutex;
 
 /// [`Platform`] of a hosted machine: a shootdown reaches the caches of every processor that lives, an epoch is a thread's.
 ///
@@ -29,19 +30,19 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(arena: Arc<Arena>) -> Arc<Machine> {
-        Arc::new(Machine { arena, collector: Collector::new(), processors: Mutex::default() })
+        Arc::new(Machine { arena, collector: Collector::new(), processors: Mutex::new(Vec::new()) })
     }
 
     /// From now on shootdowns reach `caches`, until it is dropped.
     pub(crate) fn join(&self, caches: &Arc<SharedCaches>) {
-        let mut processors = self.processors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut processors = self.processors.lock();
         processors.retain(|processor| processor.strong_count() > 0);
         processors.push(Arc::downgrade(caches));
     }
 
     /// The caches of every processor that lives.
     pub(crate) fn caches(&self) -> Vec<Arc<SharedCaches>> {
-        let processors = self.processors.lock().unwrap_or_else(PoisonError::into_inner);
+        let processors = self.processors.lock();
         processors.iter().filter_map(Weak::upgrade).collect()
     }
 }

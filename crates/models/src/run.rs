@@ -57,6 +57,8 @@ pub fn main() -> ExitCode {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["model", "cases", "threads", "schedules", "steps", "outcomes", "seconds"]);
+    let all_began = Instant::now();
+    let mut schedules = 0;
     for model in chosen {
         let began = Instant::now();
         let mut tally = Tally::default();
@@ -76,13 +78,14 @@ pub fn main() -> ExitCode {
                     "FAILED {} case {number} ({case}), {}, after {} schedules, {:.1} s: {}",
                     model.name,
                     failure.scheduler,
-                    tally.schedules,
-                    began.elapsed().as_secs_f64(),
+                    schedules + tally.schedules,
+                    all_began.elapsed().as_secs_f64(),
                     failure.what
                 );
                 return ExitCode::FAILURE;
             }
         }
+        schedules += tally.schedules;
         let threads = cases.iter().map(|case| case.actors.len()).max().unwrap_or(0);
         table.add_row([
             model.name.to_string(),

@@ -2,8 +2,8 @@
 
 use super::Frame;
 use crate::addr::{Index, Level};
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::hint::spin_loop;
+use crate::sync::watched::{AtomicU32, AtomicU64, Ordering};
 
 /// "No frame" in a link.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -172,6 +172,7 @@ pub(crate) struct Record {
     counts: AtomicU32,
 }
 
+#[cfg(not(foldspace_loom))]
 const _: () = assert!(size_of::<Record>() == 32);
 
 impl Record {
@@ -382,3 +383,6 @@ impl Record {
         self.counts.store(now.wrapping_sub(removed).wrapping_add(added), Ordering::Relaxed);
     }
 }
+
+#[cfg(all(test, foldspace_loom))]
+mod loom;

@@ -7,7 +7,7 @@ use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::Garbage;
 use crate::platform::Flush;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::watched::{AtomicU64, Ordering};
 use crate::table::Touch;
 use crate::vma::{Change, Vma};
 
@@ -159,3 +159,6 @@ pub(super) fn whole_pages(len: u64) -> Result<u64> {
     }
     VirtAddr(len).page_ceil().map(VirtAddr::get).ok_or(Error::NoRoom)
 }
+
+#[cfg(all(test, foldspace_loom))]
+mod loom;

@@ -2,6 +2,8 @@
 
 use crate::addr::{Level, PAGE_SHIFT};
 use crate::frame::{Counts, Frame};
+use crate::sync::Word;
+use crate::sync::atomic::Ordering;
 
 /// What a slot holds: nothing, or a frame with permissions. Unlike most crates' entries it is a value: slots themselves are atomics,
 /// for the processor sets bits in them at any time.
@@ -39,6 +41,18 @@ impl Entry {
     }
     pub(crate) const fn bits(self) -> u64 {
         self.0
+    }
+
+    /// What a slot holds. Acquire: pairs with the store that linked what the entry refers to.
+    #[inline(always)]
+    pub(crate) fn load(slot: &impl Word) -> Entry {
+        Entry(slot.load(Ordering::Acquire))
+    }
+
+    /// Puts it into a slot, and returns what was there. Release: who finds the entry also finds the content of what it refers to.
+    #[inline(always)]
+    pub(crate) fn swap_into(self, slot: &impl Word) -> Entry {
+        Entry(slot.swap(self.0, Ordering::AcqRel))
     }
 
     /// `frame` with `flags`.

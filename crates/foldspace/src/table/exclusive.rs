@@ -59,7 +59,7 @@ impl<'m> Exclusive<'m> {
     /// Release: who finds the entry also finds the content of what it refers to.
     #[inline]
     pub(crate) fn put(&mut self, index: Index, entry: Entry) -> Entry {
-        let old = Entry::from_bits(self.memory.entries(self.table)[index.get()].swap(entry.bits(), Ordering::AcqRel));
+        let old = entry.swap_into(&self.memory.entries(self.table)[index.get()]);
         let (removed, added) = (old.unit(self.level), entry.unit(self.level));
         if removed != added {
             self.memory.record(self.table).shift_counts(removed, added);

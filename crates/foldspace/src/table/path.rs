@@ -106,8 +106,7 @@ pub(super) enum Holder<'m> {
 impl<'m> Root<'m> {
     #[inline]
     pub(crate) fn load(&self, table: Frame, index: Index) -> Entry {
-        // Acquire: pairs with the store that linked what the entry refers to.
-        Entry::from_bits(self.memory.entries(table)[index.get()].load(Ordering::Acquire))
+        Entry::load(&self.memory.entries(table)[index.get()])
     }
 
     /// [`Root::load`], of many in a row.

@@ -185,6 +185,23 @@ pub const SHOOTDOWN: Model = Model {
         let reader = |mode| actor(Parent, &[LoadElsewhere(0), LoadElsewhere(1)], mode);
         in_all_modes(|mode| {
             vec![
+                // Zeros that are linked as a whole table, and a page of one's own among them.
+                case(
+                    One,
+                    mode,
+                    &[
+                        actor(Parent, &[LoadElsewhere(700)], &[Store(701, 11), LoadElsewhere(701)]),
+                        actor(Parent, &[], &[Load(702)]),
+                    ],
+                ),
+                case(
+                    One,
+                    mode,
+                    &[
+                        actor(Parent, &[LoadElsewhere(2)], &[Load(700), Unmap(600, 702), LoadElsewhere(701)]),
+                        actor(Parent, &[], &[Load(702)]),
+                    ],
+                ),
                 case(Two, mode, &[reader(&[Store(0, 11), LoadElsewhere(0)]), actor(Child, &[], &[Store(0, 12)])]),
                 case(Two, mode, &[reader(&[Unmap(0, 1), LoadElsewhere(0)]), actor(Child, &[], &[Store(0, 12)])]),
                 case(Two, mode, &[reader(&[Discard(0, 2), LoadElsewhere(1)]), actor(Child, &[], &[Store(1, 12)])]),

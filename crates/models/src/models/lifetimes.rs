@@ -31,6 +31,16 @@ pub const EXIT: Model = Model {
                 ),
                 case(Two, mode, &[actor(Parent, &[Load(0)], &[Clear]), actor(Child, &[], &[Store(0, 11), Load(1)])]),
                 case(Two, mode, &[actor(Parent, &[], &[Exit]), actor(Child, &[], &[Exit])]),
+                // A page is copied by one while the other gets it alone, stores to it, and shares it again.
+                case(
+                    Two,
+                    mode,
+                    &[
+                        actor(Child, &[], &[Exit]),
+                        actor(Parent, &[], &[Store(0, 11)]),
+                        actor(Parent, &[], &[Store(0, 12), Fork]),
+                    ],
+                ),
                 case(
                     Three,
                     mode,

@@ -26,7 +26,7 @@ use super::node::{self, Header, NodeRef};
 use super::splice;
 use crate::addr::PageRange;
 use crate::error::Result;
-use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::sync::watched::{AtomicBool, AtomicPtr, Ordering};
 #[cfg(feature = "watch")]
 use crate::sync::{Rank, watch};
 use crate::vma::Vma;
@@ -195,7 +195,7 @@ impl Drop for VersionCell {
     fn drop(&mut self) {
         // The cell's count becomes the version's, whose drop gives it up.
         // INVARIANT: no writer is left, so the root is not frozen.
-        drop(Version { root: NonNull::new(*self.root.get_mut()) });
+        drop(Version { root: NonNull::new(self.root.load(Ordering::Relaxed)) });
     }
 }
 

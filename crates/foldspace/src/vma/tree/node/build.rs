@@ -12,7 +12,9 @@ use super::{
 };
 use crate::addr::{PAGE_SHIFT, PageRange, VirtAddr};
 use crate::error::{Error, Result};
-use crate::sync::atomic::{AtomicU16, AtomicUsize};
+use crate::sync::Content;
+use crate::sync::atomic::AtomicU16;
+use crate::sync::watched::AtomicUsize;
 use crate::vma::Vma;
 
 /// A node under construction: alone in our hands, not published. Slots are appended in ascending order; those that were put in by
@@ -55,6 +57,7 @@ impl<'t> NewNode<'t> {
         // SAFETY: `allocate` gives memory for a node of that level, to us alone.
         unsafe {
             (&raw mut (*header).refs).write(AtomicUsize::new(1));
+            (&raw mut (*header).content).write(Content::new());
             (&raw mut (*header).owned).write(AtomicU16::new(0));
             (&raw mut (*header).level).write(level);
             (&raw mut (*header).len).write(len);

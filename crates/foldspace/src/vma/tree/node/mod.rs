@@ -25,7 +25,9 @@ use core::ptr::{self, NonNull};
 
 use super::summary::Summary;
 use crate::addr::VirtAddr;
-use crate::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use crate::sync::Content;
+use crate::sync::atomic::{AtomicU16, Ordering};
+use crate::sync::watched::AtomicUsize;
 use crate::vma::{Vma, VmaFlags};
 
 pub(super) use build::{NewLeaf, NewNode};
@@ -66,6 +68,8 @@ pub(super) struct Header {
     refs: AtomicUsize,
     /// Slots that die with the node: first in the low byte, one past the last in the high byte (invariants 3 and 4).
     owned: AtomicU16,
+    /// For all that never changes.
+    content: Content,
     /// Distance from the leaves.
     level: u8,
     /// Slots in use.
@@ -213,7 +217,9 @@ impl<'t> NodeRef<'t> {
     #[inline]
     fn header(self) -> &'t Header {
         // SAFETY: 1. readable for 't by the type's invariant; 2. what changes in it is atomic.
-        unsafe { &*self.node.as_ptr() }
+        let header = unsafe { &*self.node.as_ptr() };
+        header.content.read();
+        header
     }
 
     #[inline]

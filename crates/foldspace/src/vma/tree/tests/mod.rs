@@ -1,5 +1,7 @@
 //! Tests of the tree: against a plain map, with held versions, failing allocations and threads.
 
+#[cfg(foldspace_loom)]
+mod loom;
 mod memory;
 mod model;
 mod queries;

@@ -1,0 +1,220 @@
+//! Takes each check and lock of the manager away in turn, and shows which model notices.
+//!
+//! All mutations go into one copy of the sources, each behind a switch, so there is one build.
+
+mod list;
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use comfy_table::{ContentArrangement, Table};
+
+use list::{Mutation, SOURCES};
+
+/// Takes each check and lock of the memory manager away in turn, and shows which model notices.
+#[derive(Parser)]
+struct Args {
+    /// Mutations whose names contain one of these; all, if there is none.
+    names: Vec<String>,
+    /// Where the copy of the sources and what is built from it goes.
+    #[arg(long)]
+    target: PathBuf,
+    /// Mutants that are explored at once.
+    #[arg(long, default_value_t = 2)]
+    jobs: usize,
+    /// Seconds that a round may take. A mutant that nothing was noticed of until then is not caught.
+    #[arg(long, default_value_t = 300)]
+    patience: u64,
+}
+
+/// Schedules of each case, one round after the other until something is noticed.
+const ROUNDS: [&str; 2] = ["36", "240"];
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    let mutations = list::mutations()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let copy = args.target.join("mutants/source");
+    copy_sources(&root, &copy)?;
+    for (file, text) in list::mutated(&root, &mutations)? {
+        fs::write(copy.join(SOURCES).join(file), text)?;
+    }
+    let switch = copy.join(SOURCES).join("sync.rs");
+    fs::write(&switch, fs::read_to_string(&switch)? + SWITCH)?;
+    let models = build(&copy, &args.target)?;
+    ensure!(explore(&models, 0, ROUNDS[0], args.patience)?.is_none(), "the models fail without any mutation");
+    let chosen = |mutation: &Mutation| {
+        args.names.is_empty() || args.names.iter().any(|name| mutation.name.contains(name.as_str()))
+    };
+    let queue: Mutex<VecDeque<(usize, &Mutation)>> =
+        Mutex::new((1..).zip(&mutations).filter(|(_, mutation)| chosen(mutation)).collect());
+    let found: Mutex<Vec<(usize, Option<Caught>)>> = Mutex::default();
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..args.jobs)
+            .map(|_| {
+                scope.spawn(|| -> Result<()> {
+                    loop {
+                        let Some((number, mutation)) = queue.lock().expect("no worker panics").pop_front() else {
+                            return Ok(());
+                        };
+                        let mut caught = None;
+                        for round in ROUNDS {
+                            caught = explore(&models, number, round, args.patience)?;
+                            if caught.is_some() {
+                                break;
+                            }
+                        }
+                        eprintln!("{}: {}", mutation.name, caught.as_ref().map_or("NOT CAUGHT", |caught| &caught.by));
+                        found.lock().expect("no worker panics").push((number, caught));
+                    }
+                })
+            })
+            .collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panics"))
+    })?;
+    let mut found = found.into_inner()?;
+    found.sort_by_key(|(number, _)| *number);
+    println!("{}", table(&mutations, &found));
+    let missed = found.iter().filter(|(_, caught)| caught.is_none()).count();
+    println!("{} mutations, {missed} not caught", found.len());
+    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a copy has beside the sources: the number of the mutation that is on.
+const SWITCH: &str = r#"
+#[allow(missing_docs)]
+pub mod mutants {
+    extern crate std;
+    use std::sync::OnceLock;
+
+    pub fn is_on(number: u32) -> bool {
+        static ON: OnceLock<u32> = OnceLock::new();
+        *ON.get_or_init(|| std::env::var("FOLDSPACE_MUTANT").ok().and_then(|on| on.parse().ok()).unwrap_or(0)) == number
+    }
+}
+"#;
+
+/// Copies what is built; a file that has not changed stays as it is, so that it is not built again.
+fn copy_sources(root: &Path, copy: &Path) -> Result<()> {
+    fs::create_dir_all(copy)?;
+    for entry in ["Cargo.toml", "Cargo.lock", "crates"] {
+        copy_tree(&root.join(entry), &copy.join(entry)).with_context(|| format!("{entry} cannot be copied"))?;
+    }
+    Ok(())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    if from.is_dir() {
+        fs::create_dir_all(to)?;
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            copy_tree(&entry.path(), &to.join(entry.file_name()))?;
+        }
+        return Ok(());
+    }
+    let content = fs::read(from)?;
+    if fs::read(to).ok().as_ref() != Some(&content) {
+        fs::write(to, content)?;
+    }
+    Ok(())
+}
+
+fn build(copy: &Path, target: &Path) -> Result<PathBuf> {
+    let target = target.join("mutants/target");
+    eprintln!("building the manager with all mutations inside");
+    let built = Command::new("cargo")
+        .args([
+            "build",
+            "-q",
+            "--profile",
+            "models",
+            "-p",
+            "foldspace-models",
+            "--bin",
+            "foldspace-models",
+            "--target-dir",
+        ])
+        .arg(&target)
+        .current_dir(copy)
+        .env("RUSTFLAGS", "--cfg foldspace_shuttle --cap-lints allow")
+        .status()?;
+    ensure!(built.success(), "the mutants cannot be built");
+    Ok(target.join("models/foldspace-models"))
+}
+
+/// How a mutation was noticed.
+struct Caught {
+    by: String,
+    schedules: String,
+    seconds: f64,
+    what: String,
+}
+
+/// Runs the models with a mutation on.
+fn explore(models: &Path, number: usize, schedules: &str, patience: u64) -> Result<Option<Caught>> {
+    let began = Instant::now();
+    let mut child = Command::new(models)
+        .args(["--iterations", schedules])
+        .env("FOLDSPACE_MUTANT", number.to_string())
+        .env("RUST_BACKTRACE", "0")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("the models do not start")?;
+    let mut output = child.stdout.take().context("it was piped")?;
+    let reader = thread::spawn(move || {
+        let mut text = Vec::new();
+        std::io::Read::read_to_end(&mut output, &mut text).map(|_| String::from_utf8_lossy(&text).into_owned())
+    });
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if began.elapsed() > Duration::from_secs(patience) {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
+    let text = reader.join().expect("reading does not panic")?;
+    let seconds = began.elapsed().as_secs_f64();
+    let Some(status) = status.filter(|status| !status.success()) else { return Ok(None) };
+    // FAILED model case n (...), scheduler, after n schedules, s s: what
+    let Some(line) = text.lines().find_map(|line| line.strip_prefix("FAILED ")) else {
+        if status.code().is_some() {
+            bail!("the models ended with {status}: {text}");
+        }
+        return Ok(Some(Caught { by: "crash".into(), schedules: String::new(), seconds, what: status.to_string() }));
+    };
+    let by = line.split(" (").next().unwrap_or(line).to_owned();
+    let after = line.split(", after ").nth(1).unwrap_or("");
+    let schedules = after.split(' ').next().unwrap_or("").to_owned();
+    let what = after.split(" s: ").nth(1).unwrap_or("").trim_end_matches(':').to_owned();
+    Ok(Some(Caught { by, schedules, seconds, what }))
+}
+
+fn table(mutations: &[Mutation], found: &[(usize, Option<Caught>)]) -> Table {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["mutation", "without it that", "caught by", "schedules", "seconds", "as"]);
+    for (number, caught) in found {
+        let mutation = &mutations[number - 1];
+        let row = match caught {
+            Some(Caught { by, schedules, seconds, what }) => {
+                let what: String = what.chars().take(90).collect();
+                [by.clone(), schedules.clone(), format!("{seconds:.1}"), what.replace('|', "/")]
+            }
+            None => ["NOT CAUGHT".into(), String::new(), String::new(), String::new()],
+        };
+        table.add_row([mutation.name.clone(), mutation.breaks.clone()].into_iter().chain(row));
+    }
+    table
+}
