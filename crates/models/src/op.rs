@@ -54,8 +54,8 @@ impl Op {
         }
         let (Some(space), offset) = (stage.space(who), hands.offset) else { return "no space".into() };
         match self {
-            Op::Load(at) => hands.near.load_byte(page(at), offset),
-            Op::LoadElsewhere(at) => hands.far.load_byte(page(at), offset),
+            Op::Load(at) => hands.near.load(page(at)),
+            Op::LoadElsewhere(at) => hands.far.load(page(at)),
             Op::Store(at, value) => hands.near.store_byte(page(at), offset, value),
             Op::StoreElsewhere(at, value) => hands.far.store_byte(page(at), offset, value),
             Op::Write(at, value) => space.write(page(at).checked_add(offset).expect("small"), &[value]).to_string(),

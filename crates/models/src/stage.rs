@@ -84,10 +84,11 @@ pub struct Hands {
 pub struct Eye(Processor);
 
 impl Eye {
-    pub fn load_byte(&mut self, at: VirtAddr, offset: u64) -> String {
-        let mut byte = [0];
-        let outcome = self.0.load(VirtAddr(at.get() + offset), &mut byte).map_err(|error| error.refusal);
-        format!("{outcome:?} {byte:?}")
+    /// The bytes of all actors.
+    pub fn load(&mut self, at: VirtAddr) -> String {
+        let mut bytes = [0; BYTES];
+        let outcome = self.0.load(at, &mut bytes).map_err(|error| error.refusal);
+        format!("{outcome:?} {bytes:?}")
     }
 
     pub fn store_byte(&mut self, at: VirtAddr, offset: u64, value: u8) -> String {
