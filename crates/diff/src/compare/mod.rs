@@ -69,7 +69,7 @@ pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) ->
             if rules::parts(op, before, our.look.as_ref().zip(their.look.as_ref()), &their.outcome) {
                 return part(tally);
             }
-            if history.counts_locked_twice(&their.outcome) {
+            if history.miscounts_locked([&our.outcome, &their.outcome]) {
                 Rule::LockCount.count(tally, 1);
                 return Verdict::Parted(at);
             }
@@ -84,7 +84,7 @@ pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) ->
                     if rules::parts(op, before, Some((our, their)), said) {
                         return part(tally);
                     }
-                    if history.counts_locked_twice(said) {
+                    if history.miscounts_locked([said, said]) {
                         Rule::LockCount.count(tally, 1);
                         return Verdict::Parted(at);
                     }

@@ -96,9 +96,10 @@ pub const RULES: [(&str, &str); 13] = [
          neighbours then. Adjacent shared lines as in the first rule, only where such an area, or what was moved of it, started or ended.",
     ),
     (
-        "locked pages that Linux counts twice",
-        "The same call leaves what it has unlocked in the count of locked pages (VmLck, dontunmap_complete in mm/mremap.c), so that RLIMIT_MEMLOCK refuses \
-         what Foldspace allows. Only ENOMEM and EAGAIN of Linux after such a call; the rest of the sequence is not compared.",
+        "locked pages that Linux counts otherwise",
+        "The same call leaves what it has unlocked in the count of locked pages (VmLck, dontunmap_complete in mm/mremap.c), and mlockall adds an area of 8 TiB or more, \
+         such as what fills the addresses around the window, modulo 2^32 pages (nr_pages in mm/mlock.c). RLIMIT_MEMLOCK refuses or allows something else \
+         then. Only ENOMEM and EAGAIN of either after such a call; the rest of the sequence is not compared.",
     ),
     (
         "Locked, rounded line by line",
@@ -131,7 +132,7 @@ pub struct History {
     refused: Vec<u64>,
     /// Where areas that MREMAP_DONTUNMAP or fork has unlocked, and what was moved of them, started and ended.
     unlocked: Vec<u64>,
-    /// MREMAP_DONTUNMAP has unlocked something.
+    /// MREMAP_DONTUNMAP has unlocked something, or mlockall has locked everything.
     twice: bool,
 }
 
@@ -176,15 +177,16 @@ impl History {
                     }
                 }
             }
+            Call::LockAll { flags } => self.twice |= flags & 1 != 0 && outcome.value == 0,
             Call::Fork { .. } => self.unlocked.extend(locked_lines(before).flat_map(|line| [line.start, line.end])),
             _ => {}
         }
     }
 
-    /// Whether Linux, which has refused something with `outcome`, may count more locked pages than there are.
-    pub fn counts_locked_twice(&self, outcome: &Outcome) -> bool {
+    /// Whether Linux may count other locked pages than there are, and one of these outcomes is a refusal.
+    pub fn miscounts_locked(&self, outcomes: [&Outcome; 2]) -> bool {
         let refusals = [-i64::from(libc::ENOMEM), -i64::from(libc::EAGAIN)];
-        self.twice && refusals.contains(&outcome.value)
+        self.twice && outcomes.iter().any(|outcome| refusals.contains(&outcome.value))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use foldspace::backing::{Identity, Source};
+use foldspace::frame::Overcommit;
 use foldspace::space::{Access, Destination, Fault, Leave, MapRequest, Placement, RemapRequest};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
@@ -238,4 +239,37 @@ fn shared_mappings_that_may_store_have_tables_of_their_own() {
     assert_eq!(machine.object.read_at(PAGE, &mut [0]), Ok(1));
     machine.check(&[&writer, &reader]);
     assert_eq!(reader.fault(VirtAddr(AT), Access::Execute), Err(Fault::AccessDenied));
+}
+
+/// Memory with a name of its own, and all of it where nothing is promised that is not there, counts as committed for as long as it lives.
+#[test]
+fn shared_memory_counts_as_committed_while_it_lives() {
+    let host = Host::new(64 << 20).unwrap();
+    let memory = host.memory();
+    let before = memory.committed_pages();
+    let named = Object::reserved(memory, Box::new(Numbers), 5 * PAGE + 1).unwrap();
+    assert!(!named.is_empty() && named.len() == 5 * PAGE + 1);
+    assert_eq!(memory.committed_pages(), before + 6);
+    let unreserved = Object::anonymous_unreserved(memory, 9 * PAGE).unwrap();
+    assert_eq!(memory.committed_pages(), before + 6, "nothing is promised");
+    memory.set_overcommit(Overcommit::Never);
+    let strict = Object::anonymous_unreserved(memory, 9 * PAGE).unwrap();
+    assert_eq!(memory.committed_pages(), before + 15, "but where all must be there");
+    drop((named, unreserved, strict));
+    assert_eq!(memory.committed_pages(), before);
+}
+
+/// Of an object that is mapped where tables cannot be shared, each page that is in memory has a list of its places.
+#[test]
+fn places_of_scattered_mappings_are_counted() {
+    let mut machine = Machine::new(8 * PAGE);
+    let before = machine.host.memory().reverse_stats();
+    let first = machine.space(AT, 8 * PAGE, 0, RW | VmaFlags::SHARED);
+    let second = machine.space(AT + 3 * PAGE, 8 * PAGE, 0, RW | VmaFlags::SHARED);
+    assert_eq!(machine.load(&first, AT), Ok(0));
+    assert_eq!(machine.load(&second, AT + 3 * PAGE), Ok(0));
+    let after = machine.host.memory().reverse_stats();
+    assert!(after.listed_frames > before.listed_frames, "{before:?}, {after:?}");
+    assert!(after.listed_places >= before.listed_places + 2, "{before:?}, {after:?}");
+    drop((first, second));
 }
