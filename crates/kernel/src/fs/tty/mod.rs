@@ -111,14 +111,24 @@ impl Tty {
     /// Moves what the device has into the line discipline.
     fn pump(&self) {
         let device = serial(self.port);
-        while let Some(byte) = device.try_read() {
-            let effect = self.line.lock().receive(byte);
+        let mut received = false;
+        loop {
+            // From before the byte is taken until it is echoed: several processors may be at this, and bytes keep their order.
+            let mut line = self.line.lock();
+            let Some(byte) = device.try_read() else { break };
+            let effect = line.receive(byte);
             if !effect.echo.is_empty() {
                 device.write(&effect.echo);
             }
+            drop(line);
             if let Some(signal) = effect.signal.filter(|_| self.foreground() != 0) {
                 send_signal_to_group(self.foreground(), signal);
             }
+            received = true;
+        }
+        // Whoever waits asks the device whether there is input: it has none any more.
+        if received && self.line.lock().readable() {
+            device.readers.wake_all();
         }
     }
 
