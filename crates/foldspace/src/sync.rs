@@ -79,7 +79,7 @@ impl Word for atomic::AtomicU64 {
 
 /// Stands for the plain memory of what is published: whoever reads it has to see what was written before. Only loom looks.
 #[cfg(not(foldspace_loom))]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Content;
 
 #[cfg(not(foldspace_loom))]

@@ -43,14 +43,24 @@ pub fn mutations() -> Result<Vec<Mutation>> {
     Ok(list.mutation)
 }
 
+/// A place that mutations change.
+struct Site<'l> {
+    /// What is there.
+    text: &'l str,
+    /// What stands for it where no mutation is on.
+    keep: &'l str,
+    /// Mutants, with their numbers.
+    mutants: Vec<(usize, &'l str)>,
+}
+
 /// The files that mutations change, with all of them inside. A mutation is on if its number, its place in the list from 1, is.
 ///
 /// # Errors
 ///
 /// If a text is not in its file, or not as often as the list says: then the sources have changed, and the list has to follow.
 pub fn mutated(root: &Path, mutations: &[Mutation]) -> Result<BTreeMap<String, String>> {
-    // File, place and length of the text, what it stands for, mutants by number.
-    let mut sites: BTreeMap<(&str, usize), (&str, &str, Vec<(usize, &str)>)> = BTreeMap::new();
+    // By file, and place in it.
+    let mut sites: BTreeMap<(&str, usize), Site<'_>> = BTreeMap::new();
     let mut sources: BTreeMap<&str, String> = BTreeMap::new();
     for (number, mutation) in (1..).zip(mutations) {
         for edit in &mutation.edit {
@@ -70,15 +80,16 @@ pub fn mutated(root: &Path, mutations: &[Mutation]) -> Result<BTreeMap<String, S
             let nth = edit.nth.unwrap_or(1);
             let at =
                 *found.get(nth - 1).with_context(|| format!("{name}: there are only {} in {file}", found.len()))?;
-            let site = sites.entry((file, at)).or_insert((text, edit.keep.as_deref().unwrap_or(text), Vec::new()));
-            ensure!(site.0 == text, "{name}: its text overlaps that of another mutation");
-            site.2.push((number, &edit.mutant));
+            let keep = edit.keep.as_deref().unwrap_or(text);
+            let site = sites.entry((file, at)).or_insert(Site { text, keep, mutants: Vec::new() });
+            ensure!(site.text == text, "{name}: its text overlaps that of another mutation");
+            site.mutants.push((number, &edit.mutant));
         }
     }
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     for (file, source) in sources {
         let (mut out, mut from) = (String::new(), 0);
-        for ((_, at), (text, keep, mutants)) in sites.range((file, 0)..=(file, usize::MAX)) {
+        for ((_, at), Site { text, keep, mutants }) in sites.range((file, 0)..=(file, usize::MAX)) {
             ensure!(*at >= from, "{file}: texts of mutations overlap at {text}");
             out += &source[from..*at];
             out += &choice(text, keep, mutants);
