@@ -58,7 +58,8 @@ fn party(life: &mut Life<'_>, file: i32) -> Result<(), String> {
         let (page, pages) = (life.roll(PAGES), 1 + life.roll(40));
         let part = pages.min(PAGES - page);
         match life.roll(12) {
-            0 => drop(tried("ftruncate", sys::truncate(file, life.roll(PAGES + 1) * PAGE + life.roll(PAGE)))?),
+            // Not in the middle of a word: what is left of it would be of no page.
+            0 => drop(tried("ftruncate", sys::truncate(file, life.roll(PAGES + 1) * PAGE + life.roll(PAGE / 8) * 8))?),
             1 => drop(tried("fallocate", sys::punch(file, page, part))?),
             2 => {
                 tried("mmap", SHARED.page(page).map_file(part, RW, libc::MAP_SHARED, file, page * PAGE))?;
