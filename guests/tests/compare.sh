@@ -57,12 +57,6 @@ for name in $names; do
 		here=$?
 		"$@" "$out/$name" </dev/null >"$log/$name.there" 2>"$log/$name.error"
 		there=$?
-		# The machine itself stopped, which it still does once in a hundred runs on a busy host (docs/developing.md): said, and once more.
-		if [ $there -eq 125 ]; then
-			echo "AGAIN   $name: the machine stopped: $(tail -n 1 "$log/$name.error")"
-			"$@" "$out/$name" </dev/null >"$log/$name.there" 2>"$log/$name.error"
-			there=$?
-		fi
 	fi
 	if [ $here -ne 0 ]; then
 		result="fails here, with $here: $(tail -n 1 "$log/$name.here")"

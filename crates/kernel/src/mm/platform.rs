@@ -79,6 +79,11 @@ pub fn load_kernel_space() {
     }
 }
 
+/// Whether this processor runs in an address space; in the kernel's own if `None`.
+pub fn is_loaded(space: Option<&AddressSpace>) -> bool {
+    PerCpu::current().active_space.load(Ordering::Relaxed) == space.map_or(KERNEL_SPACE, |space| space.id().0)
+}
+
 /// Announces which root is about to be loaded, loads it, and looks for requests that came before: see `shootdown`.
 fn switch(cpu: &PerCpu, space: u64, root: u64) {
     cpu.active_space.swap(space, Ordering::SeqCst);

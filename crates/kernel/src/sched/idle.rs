@@ -31,8 +31,6 @@ pub fn idle() -> ! {
             run(task);
             continue;
         }
-        // What ran last may end elsewhere, and its address space with it; and nobody shoots at a processor that runs in none.
-        mm::load_kernel_space();
         mm::flush_epoch();
         arch::park_if_told();
         place::going_to_sleep(percpu);

@@ -376,6 +376,8 @@ fn switch_to(next: Option<Arc<Task>>) {
             }
             None => {
                 percpu.clear_thread();
+                // Nobody shoots at a processor that idles.
+                mm::load_kernel_space();
                 (ptr::null(), *cpu.idle_saved.get())
             }
         };
@@ -385,6 +387,13 @@ fn switch_to(next: Option<Arc<Task>>) {
         switch_context(save, load);
     }
     finish_switch();
+}
+
+/// Whether the root that is loaded lives as long as what runs here.
+fn is_space_kept() -> bool {
+    // SAFETY: the running thread's own cell, or one that nobody else looks at: see `with_space`.
+    let own = current_ref().and_then(|task| unsafe { (*task.thread.space.get()).as_deref() });
+    mm::is_loaded(own)
 }
 
 /// # Safety
@@ -401,14 +410,20 @@ unsafe fn enter_thread(percpu: &PerCpu, thread: &Thread) {
     unsafe {
         percpu.set_thread(thread.stack_top, &raw const thread.work);
         (*thread.bases.get()).load();
-        if let Some(space) = &*thread.space.get() {
-            mm::load_space(space);
+        match &*thread.space.get() {
+            Some(space) => mm::load_space(space),
+            // It is ending.
+            None => mm::load_kernel_space(),
         }
     }
 }
 
 /// First thing after a switch, on the new stack: lets go of the thread before.
+///
+/// From then on that thread may end elsewhere, and its address space, root and all, go with it. So the root that is loaded here must be another by now, which
+/// whoever runs now keeps alive, or the kernel's own.
 pub(super) fn finish_switch() {
+    debug_assert!(is_space_kept(), "whoever runs has the loaded root's address space, or the root is the kernel's own");
     // SAFETY: this processor's own cell, interrupts off; the thread is alive until its own reference is dropped below.
     let Some(previous) = (unsafe { cpu().previous.replace(ptr::null()).as_ref() }) else { return };
     let thread = &previous.thread;
