@@ -16,6 +16,7 @@ mod views;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::addr::{ENTRIES, Index, Level};
@@ -59,13 +60,19 @@ struct Reached {
 }
 
 impl Memory {
-    /// Verifies all invariants. `spaces` are all address spaces on this memory; nothing may run on them meanwhile. Objects are found through
+    /// Verifies all invariants. `spaces` are all address spaces on this memory but those of snapshots, which are found; nothing may run on them meanwhile. Objects are found through
     /// the mappings; those that nobody maps must be in `objects`, or their pages count as lost if `objects` is not empty.
     ///
     /// # Errors
     ///
     /// The first violation found.
     pub fn check(&self, spaces: &[&AddressSpace], objects: &[&Object]) -> Result<(), Violation> {
+        let snapshots = self.snapshots_beside(spaces);
+        let spaces: Vec<&AddressSpace> = spaces.iter().copied().chain(snapshots.iter().map(|space| &**space)).collect();
+        self.check_all(&spaces, objects)
+    }
+
+    fn check_all(&self, spaces: &[&AddressSpace], objects: &[&Object]) -> Result<(), Violation> {
         let mut reached = Reached::default();
         for space in spaces {
             let root = space.root();

@@ -21,7 +21,7 @@ use crate::backing::{ReferenceTables, References};
 use crate::error::{Error, Result};
 use crate::platform::Platform;
 use crate::reverse::Reverse;
-use crate::space::Registry;
+use crate::space::{Registry, Relinks};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, Rank};
 
@@ -78,6 +78,7 @@ pub struct Memory {
     references: CachePadded<References>,
     pub(crate) reverse: CachePadded<Reverse>,
     pub(crate) registry: CachePadded<Registry>,
+    pub(crate) relinks: CachePadded<Relinks>,
     pub(super) commit: CachePadded<Commit>,
     #[cfg(feature = "fault-injection")]
     allowance: crate::sync::atomic::AtomicI64,
@@ -150,6 +151,7 @@ impl Memory {
             counters: CachePadded::new(counters),
             reverse: CachePadded::new(Reverse::new()),
             registry: CachePadded::new(Registry::new()),
+            relinks: CachePadded::new(Relinks::new()),
             commit: CachePadded::new(Commit::new()),
             #[cfg(feature = "fault-injection")]
             allowance: crate::sync::atomic::AtomicI64::new(i64::MAX),

@@ -32,7 +32,8 @@ impl AddressSpace {
     fn fork_once(&self, guard: &Guard) -> Result<Arc<AddressSpace>> {
         let layout = self.writer.lock();
         let mode = self.fork_mode();
-        let child = counted(&self.memory, || self.share(guard, &layout, mode))?;
+        let child =
+            counted(&self.memory, || self.share(guard, Layout { future_lock: VmaFlags::empty(), ..*layout }, mode))?;
         // Before anything of ours can change: who goes through all address spaces finds the child behind us.
         let joined = self.memory.registry.join(&child);
         drop(layout);
@@ -42,8 +43,8 @@ impl AddressSpace {
         Ok(child)
     }
 
-    /// A child that shares everything below the root.
-    fn share(&self, guard: &Guard, layout: &Layout, mode: ForkMode) -> Result<AddressSpace> {
+    /// A relative that shares everything below the root. The caller holds the writers' lock.
+    pub(super) fn share(&self, guard: &Guard, layout: Layout, mode: ForkMode) -> Result<AddressSpace> {
         let charge = self.charge_fork(self.vmas.load(guard))?;
         let root = new_root(&self.memory)?;
         // A fork is one instant: until the shootdown, a processor may still store through a translation that it remembers, so nothing
@@ -57,7 +58,6 @@ impl AddressSpace {
             self.memory.free_table(root);
             return Err(error);
         }
-        let layout = Layout { future_lock: VmaFlags::empty(), ..*layout };
         let child = AddressSpace::from_parts(&self.memory, root, self.vmas.hold(guard), layout, mode);
         child.has_guards.store(self.may_have_guards(), Ordering::Relaxed);
         child.set_commit_reserve(self.commit_reserve.load(Ordering::Relaxed));

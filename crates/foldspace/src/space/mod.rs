@@ -19,6 +19,7 @@ mod brk;
 mod change;
 mod clear;
 mod cut;
+mod diff;
 mod discard;
 mod fault;
 mod fork;
@@ -35,9 +36,11 @@ mod place;
 mod populate;
 mod protect;
 mod registry;
+mod relink;
 mod remap;
 mod remove;
 mod seal;
+mod snapshot;
 mod types;
 mod unmap;
 mod usage;
@@ -52,17 +55,21 @@ use crate::frame::{Frame, Home, Memory, NONE, Overcommit};
 use crate::platform::SpaceId;
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, Rank};
+pub use crate::table::PageState;
 use crate::table::Root;
 use crate::vma::{Version, VersionCell, VersionRef, VmaFlags};
 pub use advise::Advice;
 use change::InChange;
+pub use diff::Difference;
 pub use lock::LockMode;
 pub(crate) use marks::Marks;
 use marks::MarksCell;
 pub use populate::{Failures, PopulateError};
 pub(crate) use registry::Registry;
 pub use registry::Spaces;
+pub(crate) use relink::Relinks;
 pub use remap::{Destination, Leave, RemapRequest};
+pub use snapshot::Snapshot;
 pub use types::{Access, Fault, ForkMode, Layout, MAX_MAP_COUNT, MapRequest, Placement, STACK_GUARD_GAP, Usage};
 
 /// An address space: a page table and the VMAs that say what belongs in it.
@@ -82,6 +89,7 @@ pub struct AddressSpace {
     marks: MarksCell,
     in_change: InChange,
     fork_mode: AtomicU8,
+    role: Role,
     /// Whether guards were ever put into these tables: discarding looks for them then.
     has_guards: AtomicBool,
     /// Bytes of the commit limit that it may not use.
@@ -90,6 +98,15 @@ pub struct AddressSpace {
     mapped_peak: AtomicU64,
     /// Largest number of resident pages that anyone has asked for so far.
     resident_peak: AtomicU64,
+}
+
+/// What an address space is there for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Processors run it.
+    Live,
+    /// A [`Snapshot`] holds it.
+    Snapshot,
 }
 
 impl AddressSpace {
@@ -121,6 +138,7 @@ impl AddressSpace {
             writer: Mutex::new(Rank::Writers, layout),
             in_change: InChange::default(),
             fork_mode: AtomicU8::new(mode as u8),
+            role: Role::Live,
             has_guards: AtomicBool::new(false),
             commit_reserve: AtomicU64::new(0),
             mapped_peak: AtomicU64::new(mapped),

@@ -9,18 +9,21 @@
 
 mod common;
 mod cut;
+mod diff;
 mod entry;
 mod exclusive;
 mod guards;
 mod path;
 mod range;
 mod release;
+mod relink;
 mod relocate;
 mod stretch;
 mod supply;
 
 pub(crate) use common::Common;
 pub(crate) use cut::Copies;
+pub use diff::PageState;
 pub(crate) use entry::Entry;
 pub(crate) use exclusive::Exclusive;
 pub(crate) use path::{Leaf, Root};

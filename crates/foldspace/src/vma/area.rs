@@ -160,6 +160,14 @@ impl Vma {
         part.range = range;
         part
     }
+    /// Whether both are the same area in every respect.
+    pub fn is_same(&self, other: &Vma) -> bool {
+        self.range == other.range
+            && self.flags == other.flags
+            && self.page_offset == other.page_offset
+            && self.backing.same(&other.backing)
+            && self.name == other.name
+    }
     /// Whether this area shows at each address what `other` would show there if it reached that far: then what is left of both when one is cut
     /// where the other begins may be one VMA.
     pub fn continues(&self, other: &Vma) -> bool {

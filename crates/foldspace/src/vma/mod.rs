@@ -6,6 +6,8 @@ mod tree;
 
 pub use area::{Backing, Vma, VmaFlags};
 pub use name::Name;
-pub use tree::{GapRequest, Iter, Neighbours, PageCounts, Summary, Totals, Version, VersionRef, free_spare_nodes};
+pub use tree::{
+    GapRequest, Iter, Neighbours, PageCounts, Summary, Totals, Version, VersionRef, VmaChange, free_spare_nodes,
+};
 // Not for other crates: a cell relies on all guards being of one collector.
 pub(crate) use tree::{Change, VersionCell};

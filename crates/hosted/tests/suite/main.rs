@@ -29,6 +29,7 @@ mod regressions;
 mod remap;
 mod shootdown;
 mod sizes;
+mod snapshots;
 mod threads;
 mod truncation;
 mod world;

@@ -153,6 +153,15 @@ pub enum Op {
     Remove(Pick, Place, Len),
     /// Runs a space on a processor, so that it gets caches, or keeps them.
     Switch(Pick, Pick),
+    /// Takes a snapshot of a space.
+    Snapshot(Pick),
+    /// A space goes back to a snapshot.
+    Restore(Pick, Pick),
+    /// A new space from a snapshot.
+    Spawn(Pick),
+    /// What is different in a space since a snapshot.
+    Diff(Pick, Pick),
+    DropSnapshot(Pick),
     Reclaim,
     /// Loads all that was ever touched, on a processor or by the kernel.
     Audit(By),
@@ -310,6 +319,17 @@ fn file_len() -> impl Strategy<Value = u16> {
     prop_oneof![1 => 0u16..24_000, 1 => (0u16..6).prop_map(|pages| pages * 4096)]
 }
 
+fn snapshot_op() -> impl Strategy<Value = Op> {
+    let p = any::<u8>;
+    prop_oneof![
+        3 => p().prop_map(Op::Snapshot),
+        5 => (p(), p()).prop_map(|(s, snapshot)| Op::Restore(s, snapshot)),
+        1 => p().prop_map(Op::Spawn),
+        2 => (p(), p()).prop_map(|(snapshot, s)| Op::Diff(snapshot, s)),
+        1 => p().prop_map(Op::DropSnapshot),
+    ]
+}
+
 /// One step among files that several spaces map, fork, cut and let grow.
 pub fn file_op() -> impl Strategy<Value = Op> {
     let p = any::<u8>;
@@ -335,6 +355,7 @@ pub fn file_op() -> impl Strategy<Value = Op> {
         1 => (p(), 0u16..24_000, 1u16..13_000).prop_map(|(object, at, len)| Op::EnsureFile(object, at, len)),
         2 => (p(), place(), 1u8..5).prop_map(|(s, at, len)| Op::Remove(s, at, Len::Pages(len))),
         3 => (p(), p()).prop_map(|(cpu, s)| Op::Switch(cpu, s)),
+        4 => snapshot_op(),
         1 => by().prop_map(Op::Audit),
     ]
 }
@@ -384,6 +405,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         1 => (p(), 0u16..24_000, 1u16..13_000).prop_map(|(object, at, len)| Op::EnsureFile(object, at, len)),
         2 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Remove(s, at, len)),
         3 => (p(), p()).prop_map(|(cpu, s)| Op::Switch(cpu, s)),
+        6 => snapshot_op(),
         1 => Just(Op::Reclaim),
         2 => by().prop_map(Op::Audit),
     ]

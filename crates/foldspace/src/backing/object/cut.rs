@@ -137,6 +137,7 @@ impl Object {
         }
         let mut held = Held::new();
         self.take_from_own_tables(&lost, &mut held);
+        let _no_restore = self.memory.relinks.cut();
         for space in self.memory.spaces() {
             space.lose(self, &lost, copies, &mut held);
         }

@@ -12,6 +12,7 @@
 //! `splice` the rebuilding of a tree along the edges of a range, `version` publication and reclamation, `find`, `gap`, `iter` the
 //! questions.
 
+mod diff;
 mod edit;
 mod find;
 mod gap;
@@ -28,6 +29,7 @@ mod version;
 #[cfg(test)]
 mod tests;
 
+pub use diff::VmaChange;
 pub use find::Neighbours;
 pub use gap::GapRequest;
 pub use iter::Iter;

@@ -162,14 +162,14 @@ pub enum Force {
 impl Model {
     /// Whether any area shows an object, and has any of these flags.
     pub fn is_mapped(&self, object: usize, flags: VmaFlags) -> bool {
-        let mut areas = self.spaces.iter().flat_map(|space| space.areas.values());
+        let mut areas = self.all().flat_map(|space| space.areas.values());
         areas.any(|area| area.content == Content::Object(object) && area.flags.contains(flags))
     }
 
     /// Sets the length of an object. Private copies of pages past its end go.
     pub fn set_len(&mut self, object: usize, len: u64) {
         self.objects[object].set_len(len);
-        for space in &mut self.spaces {
+        for space in self.spaces.iter_mut().chain(&mut self.snapshots) {
             let areas = &space.areas;
             space.private.retain(|page, _| {
                 let (start, area) = areas.range(..=page).next_back().expect("what is private is mapped");

@@ -22,8 +22,9 @@ const HUGE: u64 = 512;
 pub const GUARD_GAP: Page = 256;
 
 impl ModelSpace {
-    pub fn new(layout: Layout, policy: Policy) -> ModelSpace {
+    pub fn new(layout: Layout, policy: Policy, family: usize) -> ModelSpace {
         ModelSpace {
+            family,
             layout,
             areas: Default::default(),
             private: Default::default(),

@@ -55,6 +55,8 @@ pub const NAMES: [&[u8]; 4] = [b"", b"a name", b"another", &[b'x'; 79]];
 /// One address space.
 #[derive(Clone)]
 pub struct ModelSpace {
+    /// All that come from one by fork, snapshot and spawn have the same.
+    pub family: usize,
     /// As the manager's.
     pub layout: Layout,
     /// By first page.
@@ -74,6 +76,8 @@ pub struct ModelSpace {
 pub struct Model {
     /// In the order of the manager's.
     pub spaces: Vec<ModelSpace>,
+    /// What snapshots hold, in the order of the manager's.
+    pub snapshots: Vec<ModelSpace>,
     /// In the order of the manager's.
     pub objects: Vec<ModelObject>,
 }
@@ -99,11 +103,16 @@ impl Model {
         Ok(child)
     }
 
+    /// Address spaces, then what snapshots hold.
+    pub fn all(&self) -> impl Iterator<Item = &ModelSpace> {
+        self.spaces.iter().chain(&self.snapshots)
+    }
+
     /// Tells each space what the others have committed.
     pub fn settle(&mut self, policy: Policy) {
         let objects: u64 = self.objects.iter().map(|object| object.committed).sum();
-        let all: u64 = objects + self.spaces.iter().map(ModelSpace::committed).sum::<u64>();
-        for space in &mut self.spaces {
+        let all: u64 = objects + self.all().map(ModelSpace::committed).sum::<u64>();
+        for space in self.spaces.iter_mut().chain(&mut self.snapshots) {
             space.policy = Policy { elsewhere: all - space.committed(), ..policy };
         }
     }

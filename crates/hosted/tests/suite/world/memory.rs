@@ -114,7 +114,6 @@ impl World {
     }
 
     fn shown(&self) -> Shown {
-        let spaces: Vec<&AddressSpace> = self.spaces.iter().map(|space| &**space).collect();
-        Shown::count(&self.host, &spaces)
+        Shown::count(&self.host, &self.everything())
     }
 }

@@ -4,13 +4,14 @@ mod memory;
 mod notes;
 mod places;
 mod remap;
+mod snapshots;
 mod verify;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldspace::backing::{Identity, Reference, Source};
-use foldspace::space::{Access, Fault, Layout, MapRequest, Placement};
+use foldspace::space::{Access, Fault, Layout, MapRequest, Placement, Snapshot};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
 use foldspace_hosted::{AccessError, CacheSize, Host, Processor, Refusal};
@@ -49,12 +50,15 @@ impl Source for Pattern {
 pub struct World {
     pub host: Host,
     pub spaces: Vec<Arc<AddressSpace>>,
+    snapshots: Vec<Snapshot>,
     pub objects: Vec<Arc<Object>>,
     pub processors: Vec<Processor>,
     pub model: Model,
     /// Pages that were ever accessed, in any space.
     touched: BTreeSet<Page>,
     layout: Layout,
+    /// Of address spaces that come from each other, so far.
+    families: usize,
     /// Whether every step is first tried with too few frames, at each point where it takes one.
     pub starved: Starved,
     policy: Policy,
@@ -95,11 +99,13 @@ impl World {
         let mut world = World {
             host,
             spaces: Vec::new(),
+            snapshots: Vec::new(),
             objects: Vec::new(),
             processors,
             model: Model::default(),
             touched: BTreeSet::new(),
             layout,
+            families: 0,
             starved: Starved::No,
             policy,
         };
@@ -156,7 +162,8 @@ impl World {
     fn new_space(&mut self) {
         let layout = self.layout;
         let space = self.attempt_result(|world| AddressSpace::new(world.host.memory(), layout)).expect("enough");
-        self.add_space(space, ModelSpace::new(layout, self.policy));
+        self.families += 1;
+        self.add_space(space, ModelSpace::new(layout, self.policy, self.families));
     }
 
     fn add_space(&mut self, space: Arc<AddressSpace>, model: ModelSpace) {
@@ -442,6 +449,11 @@ impl World {
                 let (processor, space) = (processor as usize % self.processors.len(), self.space(space));
                 self.processors[processor].activate(&self.spaces[space]);
             }
+            Op::Snapshot(space) => self.take_snapshot(space),
+            Op::Restore(space, snapshot) => self.restore(space, snapshot),
+            Op::Spawn(snapshot) => self.spawn(snapshot),
+            Op::Diff(snapshot, space) => self.compare_picked(snapshot, space),
+            Op::DropSnapshot(snapshot) => self.drop_snapshot(snapshot),
             Op::Reclaim => self.host.memory().reclaim(),
             Op::Audit(by) => self.audit(by),
         }
@@ -612,9 +624,10 @@ impl World {
 
     /// Ends everything and says how many frames are left over.
     pub fn end(self) -> Host {
-        let World { host, spaces, objects, processors, .. } = self;
+        let World { host, spaces, snapshots, objects, processors, .. } = self;
         drop(processors);
         drop(spaces);
+        drop(snapshots);
         drop(objects);
         host
     }

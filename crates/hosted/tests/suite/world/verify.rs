@@ -32,7 +32,7 @@ impl World {
                 self.verify_page(number, page);
             }
         }
-        let shown = sizes::verify(&self.host, &spaces);
+        let shown = sizes::verify(&self.host, &self.everything());
         self.verify_marks(&shown);
         self.verify_dirty(&shown);
         self.verify_paths(&shown);
@@ -50,7 +50,7 @@ impl World {
                 "object {number} can be written"
             );
         }
-        let committed: u64 = self.model.spaces.iter().map(ModelSpace::committed).sum();
+        let committed: u64 = self.model.all().map(ModelSpace::committed).sum();
         let of_objects: u64 = self.model.objects.iter().map(|object| object.committed).sum();
         assert_eq!(self.host.memory().committed_pages(), committed + of_objects, "committed pages");
         if let Err(violation) = self.host.memory().check(&spaces, &objects) {
@@ -62,9 +62,9 @@ impl World {
 
     /// A private page is dirty unless it was freed lazily: by that it is known.
     fn verify_marks(&self, shown: &Shown) {
-        for (number, leaves) in shown.leaves.iter().enumerate() {
+        for (number, (leaves, model)) in shown.leaves.iter().zip(self.model.all()).enumerate() {
             for leaf in leaves.iter().filter(|leaf| !leaf.object) {
-                let lazy = self.model.spaces[number].lazy.contains(&(leaf.addr.get() / PAGE));
+                let lazy = model.lazy.contains(&(leaf.addr.get() / PAGE));
                 assert_eq!(!leaf.dirty, lazy, "whether {} of space {number} was freed lazily", leaf.addr);
             }
         }
@@ -73,7 +73,7 @@ impl World {
     /// From each frame its address spaces are found, and where it is in each.
     fn verify_paths(&self, shown: &Shown) {
         let mut mapped: BTreeMap<Frame, BTreeSet<(SpaceId, VirtAddr)>> = BTreeMap::new();
-        for (space, leaves) in self.spaces.iter().zip(&shown.leaves) {
+        for (space, leaves) in self.everything().iter().zip(&shown.leaves) {
             for leaf in leaves {
                 mapped.entry(leaf.frame).or_default().insert((space.id(), leaf.addr));
             }
@@ -90,7 +90,7 @@ impl World {
     /// Pages of objects that were written to are dirty, in the cache or in an entry that shows them, and no others.
     fn verify_dirty(&self, shown: &Shown) {
         let mut stored_to = BTreeSet::new();
-        for (space, leaves) in self.model.spaces.iter().zip(&shown.leaves) {
+        for (space, leaves) in self.model.all().zip(&shown.leaves) {
             for leaf in leaves.iter().filter(|leaf| leaf.object && leaf.dirty) {
                 let page = leaf.addr.get() / PAGE;
                 let (start, area) = space.area(page).expect("what is present is mapped");
