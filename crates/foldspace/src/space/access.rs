@@ -10,6 +10,7 @@ use crate::backing::Reference;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Garbage};
 use crate::table::{Entry, Supply};
+use crate::vma::{Backing, VmaFlags};
 
 impl AddressSpace {
     /// The reference page with the content that the page at `addr` has now: what happens to that page afterwards changes nothing. Anything that can
@@ -75,6 +76,44 @@ impl AddressSpace {
             return;
         }
         self.with_page(addr, access, |frame| act(self.memory.word_of_frame(frame, addr.page_offset())));
+    }
+
+    /// Like [`AddressSpace::read`], also where the VMA allows no access at all: what a debugger sees.
+    pub fn read_forced(&self, from: VirtAddr, out: &mut [u8]) -> usize {
+        let len = out.len();
+        let mut done = 0;
+        while done < len {
+            let Some((addr, offset, bytes)) = chunk(from, done, len) else { break };
+            let piece = &mut out[done..done + bytes];
+            if self.read(addr, piece) < bytes && !self.read_out_of_reach(addr, offset, piece) {
+                break;
+            }
+            done += bytes;
+        }
+        done
+    }
+
+    /// Reads from a page of a VMA that allows nothing, without making it present: nothing of it may be in reach of user mode.
+    fn read_out_of_reach(&self, addr: VirtAddr, offset: usize, out: &mut [u8]) -> bool {
+        let guard = self.memory.pin();
+        let version = self.vmas.load(&guard);
+        let Some(vma) = version.find(addr).filter(|vma| !vma.flags.intersects(VmaFlags::ACCESS)) else { return false };
+        let entry = self.tables().look(addr).entry;
+        let frame = match &vma.backing {
+            _ if entry.is_guard() => return false,
+            _ if entry.is_present() => Some(entry.frame()),
+            Backing::Anonymous => None,
+            Backing::Reference(reference) => reference.page(),
+            Backing::Object(object) => match object.frame(vma.page_at(addr)) {
+                Ok(Some(frame)) => Some(frame),
+                _ => return false,
+            },
+        };
+        match frame {
+            Some(frame) => self.memory.read_frame(frame, offset, out),
+            None => out.fill(0),
+        }
+        true
     }
 
     /// Like [`AddressSpace::write`], also where a private VMA is not writable: the page becomes a private copy, as for a debugger's

@@ -59,6 +59,39 @@ fn a_forced_write_does_not_open_what_must_not_be_accessed() {
     assert_eq!(space.read(AT, &mut [0]), 0);
 }
 
+#[test]
+fn a_forced_read_sees_what_must_not_be_accessed_and_does_not_open_it() {
+    let (host, space) = machine(4 << 20);
+    let object = Object::anonymous(host.memory(), 2 * PAGE_SIZE).unwrap();
+    object.write_at(PAGE_SIZE, b"object").unwrap();
+    map(&space, 4, RW, Backing::Anonymous);
+    space.write(AT, b"private");
+    space.protect(range(0, 4), VmaFlags::empty()).unwrap();
+    let (at, len, flags) = (range(2, 1).start(), PAGE_SIZE, MAY | VmaFlags::SHARED);
+    let backing = Backing::Object(object.clone());
+    space.map(MapRequest { placement: Placement::Fixed(at), len, flags, backing, page_offset: 1 }).unwrap();
+    space.guard_install(range(3, 1)).unwrap();
+
+    let mut seen = [1; 7];
+    assert_eq!(space.read_forced(AT, &mut seen), 7);
+    assert_eq!(&seen, b"private");
+    assert_eq!(space.read_forced(range(1, 1).start(), &mut seen), 7);
+    assert_eq!(seen, [0; 7]);
+    assert_eq!(space.read_forced(at, &mut seen[..6]), 6);
+    assert_eq!(&seen[..6], b"object");
+    // Up to the guard, and nothing where nothing is.
+    let mut whole = vec![1; 4 * PAGE_SIZE as usize];
+    assert_eq!(space.read_forced(AT, &mut whole), 3 * PAGE_SIZE as usize);
+    assert_eq!(space.read_forced(range(4, 1).start(), &mut seen), 0);
+
+    let mut processor = host.processor(CacheSize::Unbounded);
+    processor.activate(&space);
+    for page in 0..4 {
+        assert!(processor.load(range(page, 1).start(), &mut [0]).is_err());
+    }
+    host.memory().check(&[&space], &[&object]).unwrap();
+}
+
 /// What was unmapped waits for a grace period, and is free for whoever needs it at once.
 #[test]
 fn unmapped_memory_serves_the_next_fault() {

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::futex::{self, Leaving};
 use super::signal::info::code;
 use super::signal::{Signal, fatal_pending};
-use super::{Process, Task, timer, tree};
+use super::{Process, Task, ptrace, timer, tree};
 use crate::mm::uaccess;
 use crate::sched;
 
@@ -101,7 +101,8 @@ fn leave(task: &Arc<Task>, status: ExitStatus) {
     if let Some(stop) = stop {
         tree::report_stopped(process, stop);
     }
-    if !task.is_leader() {
+    ptrace::control::tracer_ended(task);
+    if !task.is_leader() && !ptrace::control::thread_ended(task, status) {
         tree::remove_thread(task.pid);
     }
     if !last {

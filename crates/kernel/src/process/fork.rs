@@ -1,13 +1,15 @@
 //! New tasks: fork, vfork, clone, clone3.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::sync::Mutex;
 use foldspace::VirtAddr;
 use linux_raw_sys::general as raw;
 
 use super::exit::VforkDone;
+use super::ptrace::registers::TRAP_FLAG;
+use super::ptrace::{self, TRACED, TraceEvent};
 use super::signal::Signal;
 use super::signal::action::Handlers;
 use super::signal::state::{AlternateStack, TaskSignals};
@@ -52,6 +54,19 @@ impl CloneRequest {
         self.flags & u64::from(flag) != 0
     }
 
+    /// What a tracer may want to be told of.
+    fn event(&self) -> Option<TraceEvent> {
+        if self.has(raw::CLONE_UNTRACED) {
+            None
+        } else if self.has(raw::CLONE_VFORK) {
+            Some(TraceEvent::Vfork)
+        } else if self.exit_signal == u64::from(raw::SIGCHLD) {
+            Some(TraceEvent::Fork)
+        } else {
+            Some(TraceEvent::Clone)
+        }
+    }
+
     /// Linux's checks (`copy_process`), and what is not here: namespaces.
     fn check(&self) -> Result<(), Errno> {
         const UNSUPPORTED: u32 = raw::CLONE_NEWNS
@@ -79,7 +94,7 @@ impl CloneRequest {
 ///
 /// # Errors
 /// `EINVAL`: flags that contradict each other or are not supported. `ENOMEM`, `EAGAIN`: no memory, no number.
-pub fn clone(task: &Arc<Task>, frame: &TrapFrame, request: &CloneRequest) -> Result<Pid, Errno> {
+pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) -> Result<Pid, Errno> {
     request.check()?;
     if request.has(raw::CLONE_PARENT) && task.tgid == tree::INIT {
         return Err(Errno::EINVAL);
@@ -99,13 +114,18 @@ pub fn clone(task: &Arc<Task>, frame: &TrapFrame, request: &CloneRequest) -> Res
         pidfd.fulfil(task, &child, request);
     }
     let pid = child.pid;
+    let event = request.event();
     if request.has(raw::CLONE_PARENT_SETTID) {
         // A bad address is the program's own loss, as on Linux.
         let _ = uaccess::write(request.parent_tid, &pid);
     }
     sched::spawn(child);
+    if let Some(event) = event {
+        ptrace::stops::event(task, frame, event, u64::from(pid));
+    }
     if let Some(vfork) = vfork {
         vfork.wait(task);
+        ptrace::stops::event(task, frame, TraceEvent::VforkDone, u64::from(pid));
     }
     Ok(pid)
 }
@@ -160,6 +180,9 @@ fn make(
     };
     let mut frame = *frame;
     frame.rax = 0;
+    if task.trace.lock().trap_flag {
+        frame.rflags &= !TRAP_FLAG;
+    }
     if request.stack != 0 {
         frame.rsp = request.stack;
     }
@@ -198,8 +221,11 @@ fn make(
         let process = match share(raw::CLONE_THREAD) {
             true => task.process.clone(),
             false => {
-                let ppid = if share(raw::CLONE_PARENT) { task.ppid() } else { task.tgid };
-                Arc::new(Process::child_of(&task.process, pid, ppid, start_ns, handlers()))
+                let parent = match share(raw::CLONE_PARENT) {
+                    true => (task.ppid(), task.process.parent_thread.load(Ordering::Relaxed)),
+                    false => (task.tgid, task.pid),
+                };
+                Arc::new(Process::child_of(&task.process, pid, parent, start_ns, handlers()))
             }
         };
         let child = Arc::new(Task {
@@ -219,6 +245,10 @@ fn make(
             comm: Mutex::new(comm),
             credentials: Mutex::new(credentials),
             vfork_done: Mutex::new(vfork_done),
+            trace: Mutex::default(),
+            tracing: AtomicU32::new(0),
+            passed_stop: AtomicU64::new(0),
+            rested_in: AtomicU64::new(0),
             last_trap: Mutex::new(Trap::default()),
         });
         process.threads.lock().push(child.clone());
@@ -229,6 +259,17 @@ fn make(
                 if share(raw::CLONE_PARENT) { Some(Signal::CHLD) } else { Signal::new(request.exit_signal) };
             tree.insert_process(&child, exit_signal);
         }
+        if task.tracing.load(Ordering::Relaxed) & TRACED != 0 {
+            let trace = task.trace.lock();
+            let wanted = request.event().is_some_and(|event| trace.wants(event));
+            if let Some(tracer) = trace.tracer.clone()
+                && (wanted || share(raw::CLONE_PTRACE))
+                && let Some(node) = tree.node_mut(tracer.process.pid)
+            {
+                node.tracees.push(pid);
+                ptrace::stops::inherit(&tracer, &trace, &child);
+            }
+        }
         child
     };
     if share(raw::CLONE_CHILD_SETTID) {
@@ -236,7 +277,7 @@ fn make(
         space.write(VirtAddr(request.child_tid), &child.pid.to_le_bytes());
     }
     // A group that ends or stops while a thread is being added takes it along.
-    if task.process.group.lock().wants_attention() && share(raw::CLONE_THREAD) {
+    if task.process.group.lock().wants_attention(0) && share(raw::CLONE_THREAD) {
         child.notify();
     }
     Ok(child)

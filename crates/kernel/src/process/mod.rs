@@ -16,6 +16,7 @@ pub mod fork;
 pub mod futex;
 pub mod limits;
 pub mod policy;
+pub mod ptrace;
 pub mod signal;
 pub mod slot;
 mod task;

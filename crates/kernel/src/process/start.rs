@@ -1,7 +1,7 @@
 //! The first process.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use crate::sync::Mutex;
 use foldspace::AddressSpace;
@@ -72,6 +72,10 @@ pub fn start_init() {
             comm: Mutex::new([0; COMM_LEN]),
             credentials: Mutex::new(Credentials::root()),
             vfork_done: Mutex::new(None),
+            trace: Mutex::default(),
+            tracing: AtomicU32::new(0),
+            passed_stop: AtomicU64::new(0),
+            rested_in: AtomicU64::new(0),
             last_trap: Mutex::new(Trap::default()),
         });
         process.threads.lock().push(task.clone());

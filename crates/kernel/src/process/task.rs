@@ -15,6 +15,7 @@ use super::exec::Program;
 use super::exit::{ExitStatus, VforkDone};
 use super::limits::Limits;
 use super::policy::{Class, MemoryPolicy};
+use super::ptrace::Trace;
 use super::signal::action::Handlers;
 use super::signal::pending::Pending;
 use super::signal::state::TaskSignals;
@@ -64,6 +65,14 @@ pub struct Task {
     pub class: Mutex<Class>,
     /// From which nodes it asked its memory to come.
     pub memory_policy: Mutex<MemoryPolicy>,
+    /// Who traces it, and at what it has come.
+    pub trace: Mutex<Trace>,
+    /// What of that is looked at often: bits of [`super::ptrace`].
+    pub tracing: AtomicU32,
+    /// The stop of its group that its tracer let it go on from; 0 for none.
+    pub passed_stop: AtomicU64,
+    /// The stop of its group in which it was counted as resting.
+    pub(super) rested_in: AtomicU64,
     pub(super) space: Mutex<Arc<AddressSpace>>,
     pub(super) comm: Mutex<[u8; COMM_LEN]>,
     pub(super) credentials: Mutex<Credentials>,
@@ -183,9 +192,16 @@ impl Task {
         Usage { user_ns: self.thread.runtime_ns(), ..Usage::default() }
     }
 
-    /// The letter that `/proc/PID/stat` shows: R, S, D, T or Z.
+    /// Process id of who traces it; 0 for nobody.
+    pub fn tracer_pid(&self) -> Pid {
+        self.trace.lock().tracer.as_ref().map_or(0, |tracer| tracer.thread)
+    }
+
+    /// The letter that `/proc/PID/stat` shows: R, S, D, T, t or Z.
     pub fn state_letter(&self) -> char {
         match self.thread.state_letter() {
+            // It may not have come to rest yet, but its tracer knows that it does.
+            'R' | 'D' if self.trace.lock().stop.as_ref().is_some_and(|stop| !stop.listening) => 't',
             'D' if self.process.group.lock().stop_signal().is_some() => 'T',
             letter => letter,
         }
@@ -213,6 +229,8 @@ pub struct Process {
     pub pid: Pid,
     /// Process id of the parent (0: none), kept up to date by [`super::tree`].
     pub(super) ppid: AtomicU32,
+    /// The thread of the parent that made it, which traces it if it asks to be traced.
+    pub(super) parent_thread: AtomicU32,
     /// Process group, kept up to date by [`super::tree`].
     pub(super) pgid: AtomicU32,
     /// Session, kept up to date by [`super::tree`].
@@ -272,13 +290,20 @@ pub(super) struct Accounts {
 }
 
 impl Process {
-    /// A process without threads, that inherits from `parent` what fork inherits.
-    pub(super) fn child_of(parent: &Process, pid: Pid, ppid: Pid, start_ns: u64, handlers: Slot<Handlers>) -> Process {
+    /// A process without threads, that inherits from `parent` what fork inherits. Its parent is given as process and thread.
+    pub(super) fn child_of(
+        parent: &Process,
+        pid: Pid,
+        (ppid, parent_thread): (Pid, Pid),
+        start_ns: u64,
+        handlers: Slot<Handlers>,
+    ) -> Process {
         let limits = *parent.limits.lock();
         let copy_flag = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
         Process {
             pid,
             ppid: AtomicU32::new(ppid),
+            parent_thread: AtomicU32::new(parent_thread),
             pgid: AtomicU32::new(parent.pgid()),
             sid: AtomicU32::new(parent.sid()),
             start_ns,
@@ -302,6 +327,7 @@ impl Process {
         Process {
             pid: super::tree::INIT,
             ppid: AtomicU32::new(0),
+            parent_thread: AtomicU32::new(0),
             pgid: AtomicU32::new(super::tree::INIT),
             sid: AtomicU32::new(super::tree::INIT),
             start_ns: 0,

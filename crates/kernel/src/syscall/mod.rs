@@ -18,6 +18,7 @@ mod prctl;
 mod process;
 mod process_madvise;
 mod process_vm;
+mod ptrace;
 mod resource;
 mod scheduling;
 mod sharing;
@@ -29,13 +30,14 @@ mod timers;
 pub mod unknown;
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use syscalls::Sysno;
 
 use crate::arch::TrapFrame;
 use crate::errno::Errno;
-use crate::process::Task;
 use crate::process::signal::state::Restart;
+use crate::process::{Task, ptrace as tracing};
 use crate::sched;
 
 /// What a call returns: the value for the result register, or why not.
@@ -62,7 +64,7 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 23] = [
+    let subjects: [&[(Sysno, Handler)]; 24] = [
         advice::CALLS,
         class::CALLS,
         file::FILE_CALLS,
@@ -78,6 +80,7 @@ const fn table() -> [Handler; NUMBERS] {
         process::CALLS,
         process_madvise::CALLS,
         process_vm::CALLS,
+        ptrace::CALLS,
         resource::CALLS,
         scheduling::CALLS,
         sharing::CALLS,
@@ -105,22 +108,40 @@ const fn table() -> [Handler; NUMBERS] {
 
 /// Does the system call whose number and arguments are in the frame; its result is in the frame afterwards.
 pub fn dispatch(frame: &mut TrapFrame) {
+    sched::with_current(|task| {
+        if task.tracing.load(Ordering::Relaxed) & tracing::CALLS != 0 {
+            return watched(task, frame);
+        }
+        perform(task, frame);
+    });
+}
+
+#[inline(always)]
+fn perform(task: &Arc<Task>, frame: &mut TrapFrame) {
     let number = frame.orig_rax;
     let args = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
     let handler = usize::try_from(number).ok().and_then(|number| TABLE.get(number)).copied().unwrap_or(unknown);
-    sched::with_current(|task| {
-        let mut context = SyscallContext { args, frame, task };
-        let result = handler(&mut context);
-        match result {
-            Ok(value) => frame.rax = value as u64,
-            Err(error) => {
-                frame.rax = error.to_result();
-                if error.is_restart() {
-                    interrupted(task, number, error);
-                }
+    let mut context = SyscallContext { args, frame, task };
+    let result = handler(&mut context);
+    match result {
+        Ok(value) => frame.rax = value as u64,
+        Err(error) => {
+            frame.rax = error.to_result();
+            if error.is_restart() {
+                interrupted(task, number, error);
             }
         }
-    });
+    }
+}
+
+/// A call of a thread whose tracer may want to see it begin and end.
+#[cold]
+#[inline(never)]
+fn watched(task: &Arc<Task>, frame: &mut TrapFrame) {
+    if tracing::stops::call_begins(task, frame) {
+        perform(task, frame);
+    }
+    tracing::stops::call_ends(task, frame);
 }
 
 /// Leaves it to signal delivery what the program will see.

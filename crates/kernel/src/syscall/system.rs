@@ -30,7 +30,6 @@ pub const CALLS: &[(Sysno, Handler)] = &[
         Err(if ctx.args[0] == 0 && ctx.args[1] & !3 == 0 { Errno::ENOSPC } else { Errno::EINVAL })
     }),
     (Sysno::pkey_free, |_| Err(Errno::EINVAL)),
-    (Sysno::ptrace, |_| Err(Errno::EPERM)),
     (Sysno::userfaultfd, |_| Err(Errno::EPERM)),
     // As from a Linux that was built without them, or where they are off.
     (Sysno::modify_ldt, |_| Err(Errno::ENOSYS)),

@@ -2,6 +2,7 @@
 
 mod listing;
 mod maps;
+mod mem;
 mod node;
 mod pagemap;
 mod process;
@@ -63,6 +64,7 @@ pub fn open(node: &Node, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> {
                 Ok(Box::new(MapsBody::open(pid, Form::Rollup)?))
             }
             Node::ProcessFile { pid, file: ProcessFile::Pagemap } => Ok(Box::new(PagemapBody::open(pid)?)),
+            Node::ProcessFile { pid, file: ProcessFile::Mem } => Ok(Box::new(mem::MemBody::open(pid)?)),
             node => Ok(Box::new(text::TextBody::new(node)?)),
         },
     }

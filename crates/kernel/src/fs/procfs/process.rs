@@ -35,6 +35,7 @@ pub fn text(file: ProcessFile, task: &Arc<Task>, out: &mut Vec<u8>) -> Result<()
             let (start, end) = task.space().layout().env;
             strings(&task.space(), start, end, out);
         }
+        ProcessFile::Auxv => auxiliary_vector(&task.space(), out),
         ProcessFile::Comm => {
             out.extend_from_slice(&task.comm());
             out.push(b'\n');
@@ -49,7 +50,7 @@ pub fn text(file: ProcessFile, task: &Arc<Task>, out: &mut Vec<u8>) -> Result<()
         ProcessFile::Wchan => out.push(b'0'),
         ProcessFile::Cgroup => out.extend_from_slice(b"0::/\n"),
         // Opened as bodies of their own.
-        ProcessFile::Maps | ProcessFile::Smaps | ProcessFile::SmapsRollup | ProcessFile::Pagemap => {
+        ProcessFile::Maps | ProcessFile::Smaps | ProcessFile::SmapsRollup | ProcessFile::Pagemap | ProcessFile::Mem => {
             return Err(Errno::EINVAL);
         }
     }
@@ -58,7 +59,11 @@ pub fn text(file: ProcessFile, task: &Arc<Task>, out: &mut Vec<u8>) -> Result<()
 
 /// The letter of a task's state.
 pub fn state_letter(task: &Task) -> char {
-    if task.is_leader() && tree::is_zombie(task.pid) { 'Z' } else { task.state_letter() }
+    if task.is_leader() && tree::is_zombie(task.pid) || task.trace.lock().ended.is_some() {
+        'Z'
+    } else {
+        task.state_letter()
+    }
 }
 
 fn strings(space: &AddressSpace, start: VirtAddr, end: VirtAddr, out: &mut Vec<u8>) {
@@ -72,6 +77,32 @@ fn strings(space: &AddressSpace, start: VirtAddr, end: VirtAddr, out: &mut Vec<u
         at += got as u64;
         if got < want {
             break;
+        }
+    }
+}
+
+/// What the program was given above its environment when it began.
+fn auxiliary_vector(space: &AddressSpace, out: &mut Vec<u8>) {
+    /// More words than there are on any stack that was begun with.
+    const MOST: u64 = 1 << 21;
+    let start = space.layout().start_stack.get();
+    let word = |index: u64| {
+        let mut bytes = [0; 8];
+        (space.read(VirtAddr(start + index * 8), &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+    };
+    let Some(arguments) = word(0).filter(|&count| count < MOST) else { return };
+    let mut at = 1 + arguments + 1;
+    while word(at).is_some_and(|pointer| pointer != 0) && at < MOST {
+        at += 1;
+    }
+    loop {
+        at += 1;
+        let (Some(key), Some(value)) = (word(at), word(at + 1)) else { return };
+        out.extend_from_slice(&key.to_le_bytes());
+        out.extend_from_slice(&value.to_le_bytes());
+        at += 1;
+        if key == 0 {
+            return;
         }
     }
 }

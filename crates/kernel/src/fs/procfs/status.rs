@@ -33,6 +33,7 @@ fn state_name(letter: char) -> &'static str {
         'S' => "sleeping",
         'D' => "disk sleep",
         'T' => "stopped",
+        't' => "tracing stop",
         'Z' => "zombie",
         _ => "dead",
     }
@@ -49,10 +50,11 @@ pub fn status(task: &Arc<Task>, out: &mut Vec<u8>) {
     let umask = task.fs.lock().umask;
     text.put(format_args!("\nUmask:\t{umask:04o}\nState:\t{letter} ({})\n", state_name(letter)));
     text.put(format_args!(
-        "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\nTracerPid:\t0\n",
+        "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\nTracerPid:\t{}\n",
         task.tgid,
         task.pid,
-        task.ppid()
+        task.ppid(),
+        task.tracer_pid()
     ));
     text.put(format_args!(
         "Uid:\t{}\t{}\t{}\t{}\n",

@@ -26,7 +26,7 @@ impl TextBody {
     /// Opens. `ESRCH` if the process is gone.
     pub fn new(node: Node) -> Result<TextBody, Errno> {
         let about = match node {
-            Node::ProcessFile { pid, file: ProcessFile::Environ } => Some(open_task(pid)?),
+            Node::ProcessFile { pid, file: ProcessFile::Environ | ProcessFile::Auxv } => Some(open_task(pid)?),
             Node::ProcessFile { pid, .. } | Node::FdInfo { pid, .. } => Some(task(pid)?),
             _ => None,
         };

@@ -22,7 +22,7 @@ use super::futex::Leaving;
 use super::signal::SigSet;
 use super::signal::state::AlternateStack;
 use super::timer::posix;
-use super::{Task, tree};
+use super::{Pid, Task, ptrace, tree};
 use crate::arch::{FpuState, SegmentBases, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::{self, ExecFile};
@@ -49,6 +49,8 @@ pub struct Program {
     file: ExecFile,
     filename: Vec<u8>,
     credentials: Credentials,
+    /// The thread that called exec.
+    caller: Pid,
     /// Signals that it starts with blocked: those of the thread that called exec.
     blocked: SigSet,
 }
@@ -141,7 +143,7 @@ fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Argumen
     let stack_pointer = stack::build(&space, &arguments, &facts, stack_limit)?;
     let blocked = task.signals.lock().blocked;
     let filename = filename.to_vec();
-    Ok(Program { space, entry, stack_pointer, file, filename, credentials, blocked })
+    Ok(Program { space, entry, stack_pointer, file, filename, credentials, caller: task.pid, blocked })
 }
 
 /// Follows `#!` lines to a program that is none.
@@ -227,5 +229,7 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
     task.thread.set_segment_bases(SegmentBases::default());
     *task.thread.fpu() = FpuState::new();
     let (entry, stack_pointer) = (program.entry.get(), program.stack_pointer.get());
-    *frame = TrapFrame::new_program(entry, stack_pointer);
+    let call = frame.orig_rax;
+    *frame = TrapFrame { orig_rax: call, ..TrapFrame::new_program(entry, stack_pointer) };
+    ptrace::stops::executed(task, frame, program.caller);
 }

@@ -1,6 +1,7 @@
 //! What happens to pending signals on the way back to user mode.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as raw;
 use syscalls::Sysno;
@@ -12,7 +13,8 @@ use super::{SigInfo, SigSet, Signal, frame};
 use crate::arch::{FpuState, TrapFrame};
 use crate::errno::Errno;
 use crate::process::exit::{ExitStatus, exit_thread};
-use crate::process::{Task, exec, fault, timer, tree};
+use crate::process::ptrace::{TRACED, TRAP};
+use crate::process::{Task, exec, fault, ptrace, timer, tree};
 use crate::sched;
 
 /// Bytes of the instruction `syscall`.
@@ -24,7 +26,11 @@ pub fn deliver_signals(frame: &mut TrapFrame) {
     // Nothing that is to be dropped may be alive on this stack when the thread ends.
     let exit = {
         let task = sched::current();
-        work(&task, frame)
+        let exit = work(&task, frame);
+        if let Some(status) = exit {
+            ptrace::stops::ending(&task, frame, status);
+        }
+        exit
     };
     if let Some(status) = exit {
         exit_thread(status);
@@ -39,7 +45,11 @@ fn work(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
         if let Some(status) = settle_group(task, frame) {
             return Some(status);
         }
-        let Some(info) = next(task) else { break };
+        let Some(mut info) = next(task) else { break };
+        if task.tracing.load(Ordering::Relaxed) & TRACED != 0 && info.signal() != Signal::KILL {
+            let Some(wanted) = ptrace::stops::signal_stop(task, frame, info) else { continue };
+            info = wanted;
+        }
         let signal = info.signal();
         let action = take_action(task, signal);
         if action.is_ignore() {
@@ -50,8 +60,14 @@ fn work(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
             continue;
         }
         prepare_restart(task, frame, Some(&action));
+        if task.tracing.load(Ordering::Relaxed) & TRACED != 0 {
+            ptrace::stops::entering_handler(task, frame);
+        }
         handle(task, frame, fpu, &action, &info);
         handled = true;
+        if task.tracing.load(Ordering::Relaxed) & TRACED != 0 {
+            ptrace::stops::handler_entered(task, frame);
+        }
     }
     if !handled {
         prepare_restart(task, frame, None);
@@ -81,22 +97,36 @@ fn settle_group(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
             exec::commit(task, frame, program);
             continue;
         }
+        let passed = task.passed_stop.load(Ordering::Relaxed);
         let (stop, complete) = {
             let mut group = process.group.lock();
             if group.must_exit(task.pid).is_some() {
                 continue;
             }
-            let stop = group.stop()?;
-            (stop, group.thread_stopped(process.threads.lock().len()))
+            match group.stop().filter(|stop| stop.number() != passed) {
+                // One that has come to rest before, and was attached to then, is counted once.
+                Some(stop) if task.rested_in.swap(stop.number(), Ordering::Relaxed) == stop.number() => {
+                    (Some(stop), None)
+                }
+                Some(stop) => (Some(stop), group.thread_stopped(process.threads.lock().len())),
+                None => (None, None),
+            }
         };
         if let Some(stop) = complete {
             tree::report_stopped(process, stop);
         }
-        // The end of this stop: if another has begun by the time this thread looks, it has to come to rest in that one too.
-        process.resume.wait_uninterruptible(|| {
-            let group = process.group.lock();
-            (!group.is_in(&stop) || group.must_exit(task.pid).is_some()).then_some(())
-        });
+        let tracing = || task.tracing.load(Ordering::SeqCst);
+        match stop {
+            Some(stop) if tracing() & TRACED != 0 => ptrace::stops::group_stop(task, frame, stop),
+            // The end of this stop: if another has begun by the time this thread looks, it has to come to rest in that one too.
+            Some(stop) => process.resume.wait_uninterruptible(|| {
+                let group = process.group.lock();
+                let ended = !group.is_in(&stop) || group.must_exit(task.pid).is_some();
+                (ended || tracing() & TRACED != 0).then_some(())
+            }),
+            None if tracing() & TRAP != 0 => ptrace::stops::trap(task, frame),
+            None => return None,
+        }
     }
 }
 

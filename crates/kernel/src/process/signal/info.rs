@@ -43,12 +43,16 @@ pub mod code {
     pub const FPE_FLTINV: i32 = 7;
     /// Unknown instruction.
     pub const ILL_ILLOPN: i32 = 2;
+    /// A breakpoint of the debugger.
+    pub const TRAP_BRKPT: i32 = 1;
     /// Single step.
     pub const TRAP_TRACE: i32 = 2;
     /// The child exited.
     pub const CLD_EXITED: i32 = 1;
     /// The child was killed.
     pub const CLD_KILLED: i32 = 2;
+    /// The traced child has stopped for its tracer.
+    pub const CLD_TRAPPED: i32 = 4;
     /// The child stopped.
     pub const CLD_STOPPED: i32 = 5;
     /// The child goes on.

@@ -14,12 +14,16 @@ pub mod stop;
 pub use info::SigInfo;
 pub use set::{SigSet, Signal};
 
+use core::sync::atomic::Ordering;
+
 use super::Task;
+use super::ptrace::TRAP;
 
 /// Whether the task has something to do before it goes on in user mode: an unblocked signal waits, its group stops or ends.
 pub fn deliverable(task: &Task) -> bool {
     let process = &task.process;
-    if process.group.lock().wants_attention() {
+    let passed = task.passed_stop.load(Ordering::Relaxed);
+    if process.group.lock().wants_attention(passed) || task.tracing.load(Ordering::Relaxed) & TRAP != 0 {
         return true;
     }
     let (blocked, own) = {

@@ -35,6 +35,11 @@ impl Pending {
         self.queue.len()
     }
 
+    /// The one that came as number `index`, counted from 0.
+    pub fn nth(&self, index: usize) -> Option<SigInfo> {
+        self.queue.get(index).copied()
+    }
+
     /// Adds one. Standard signals wait once however often they are sent.
     pub fn push(&mut self, info: SigInfo) -> Result<(), QueueFull> {
         let signal = info.signal();

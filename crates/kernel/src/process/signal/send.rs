@@ -1,6 +1,7 @@
 //! Sending signals: to a thread, a process, a process group.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as raw;
 
@@ -8,7 +9,7 @@ use super::pending::{Pending, QueueFull};
 use super::{SigInfo, SigSet, Signal, info};
 use crate::errno::Errno;
 use crate::process::exit::ExitStatus;
-use crate::process::{Pid, Process, Task, tree};
+use crate::process::{Pid, Process, Task, ptrace, tree};
 
 /// Whether a signal may be refused by its receiver's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -171,7 +172,8 @@ pub fn kill(process: &Arc<Process>) {
     }
 }
 
-/// Whether a signal would be kept. A blocked one always is, since its action may change before it is unblocked.
+/// Whether a signal would be kept. A blocked one always is, since its action may change before it is unblocked, and one that a tracer may want to
+/// know of.
 fn effect(process: &Process, receiver: &Task, signal: Signal) -> Effect {
     let action = process.handlers.lock().get(signal);
     let unkillable = process.pid == tree::INIT && action.is_default();
@@ -179,7 +181,8 @@ fn effect(process: &Process, receiver: &Task, signal: Signal) -> Effect {
         return Effect::Discard;
     }
     let signals = receiver.signals.lock();
-    if signals.blocked.contains(signal) || signals.awaited.contains(signal) {
+    let traced = receiver.tracing.load(Ordering::Relaxed) & ptrace::TRACED != 0 && signal != Signal::KILL;
+    if traced || signals.blocked.contains(signal) || signals.awaited.contains(signal) {
         return Effect::Queue;
     }
     if unkillable || action.discards(signal) { Effect::Discard } else { Effect::Queue }
@@ -202,6 +205,10 @@ fn prepare(process: &Arc<Process>, signal: Signal) {
         if signal == Signal::CONT { group.end_stop() } else { None }
     };
     if let Some(ended) = ended {
+        let threads = process.threads.lock().clone();
+        for task in &threads {
+            ptrace::control::group_continues(task);
+        }
         process.resume.wake_all();
         tree::report_continued(process, ended);
     }

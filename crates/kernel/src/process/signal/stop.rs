@@ -28,10 +28,18 @@ pub struct Stop {
     number: u64,
 }
 
+impl Stop {
+    /// Which of the group's stops it is, counted from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 impl GroupState {
-    /// Whether threads have to look at this before they go on in user mode.
-    pub fn wants_attention(&self) -> bool {
-        self.exit.is_some() || self.stop.is_some() || self.sole_survivor.is_some()
+    /// Whether threads have to look at this before they go on in user mode. One whose tracer let it go on from stop number `passed` does not mind
+    /// that one.
+    pub fn wants_attention(&self, passed: u64) -> bool {
+        self.exit.is_some() || self.sole_survivor.is_some() || self.stop.is_some() && self.number != passed
     }
 
     /// How the group is ending, if it is.

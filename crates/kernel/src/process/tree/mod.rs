@@ -3,23 +3,25 @@
 //! A number is taken while a thread, a process group or a session goes by it. A process that has ended stays as a zombie until its parent has
 //! waited for it; its children go to the nearest ancestor that wants them, or to the first process.
 
+mod groups;
+mod reports;
+
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use crate::sync::{Mutex, MutexGuard};
-use linux_raw_sys::general as raw;
-
 use super::credentials::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, Credentials};
 use super::exit::ExitStatus;
-use super::signal::info::{Child, SigInfo, code};
-use super::signal::stop::{GroupState, Stop, StopEnded};
-use super::signal::{Signal, send};
+use super::signal::Signal;
 use super::usage::Usage;
-use super::{Pid, Process, Task};
+use super::{Pid, Process, Task, ptrace};
 use crate::errno::Errno;
 use crate::fs::poll;
+use crate::sync::{Mutex, MutexGuard};
+
+pub use groups::{new_session, set_group};
+pub(super) use reports::{Aftermath, process_ended, report_continued, report_stopped};
 
 /// The first process.
 pub const INIT: Pid = 1;
@@ -56,6 +58,8 @@ struct Entry {
 pub(super) struct Node {
     pub(super) process: Arc<Process>,
     pub(super) children: Vec<Pid>,
+    /// The threads that its threads trace.
+    pub(super) tracees: Vec<Pid>,
     pub(super) state: State,
     /// Went on after a stop, and no parent was told yet.
     pub(super) continued: bool,
@@ -78,7 +82,7 @@ pub(super) enum State {
 
 /// What leaves the tree, to be dropped after its lock.
 #[must_use = "dropping it under the lock of the tree would run destructors there"]
-pub struct Removed(#[expect(dead_code, reason = "held to be dropped")] Option<(Node, Option<Arc<Task>>)>);
+pub struct Removed(#[expect(dead_code, reason = "held to be dropped")] (Option<Node>, Option<Arc<Task>>));
 
 /// Locks the tree.
 pub(super) fn lock() -> MutexGuard<'static, Tree> {
@@ -86,6 +90,14 @@ pub(super) fn lock() -> MutexGuard<'static, Tree> {
 }
 
 impl Node {
+    /// What its threads have used.
+    pub(super) fn usage(&self) -> Usage {
+        match self.state {
+            State::Zombie { usage, .. } => usage,
+            _ => self.process.usage(),
+        }
+    }
+
     /// Whether it is a zombie.
     fn has_ended(&self) -> bool {
         matches!(self.state, State::Zombie { .. })
@@ -128,6 +140,7 @@ impl Tree {
         let node = Node {
             process: process.clone(),
             children: Vec::new(),
+            tracees: Vec::new(),
             state: State::Running,
             continued: false,
             exit_signal,
@@ -156,14 +169,39 @@ impl Tree {
         self.entries.get_mut(&pid)?.node.as_mut()
     }
 
-    /// Takes a zombie out for good.
+    /// The thread of that number.
+    pub(super) fn task(&self, pid: Pid) -> Option<Arc<Task>> {
+        self.entries.get(&pid)?.task.clone()
+    }
+
+    /// Takes `pid` from those that threads of `tracer` trace.
+    pub(super) fn forget_tracee(&mut self, tracer: Pid, pid: Pid) {
+        if let Some(node) = self.node_mut(tracer) {
+            node.tracees.retain(|&tracee| tracee != pid);
+        }
+    }
+
+    /// Ends the tracing of a thread that has ended.
+    pub(super) fn forget_traced(&mut self, task: &Task) {
+        let tracer = task.trace.lock().tracer.clone();
+        if let Some(tracer) = tracer {
+            self.forget_tracee(tracer.process.pid, task.pid);
+            ptrace::control::release_ended(task);
+        }
+    }
+
+    /// Takes a zombie out for good, or a thread that only its tracer waits for.
     pub(super) fn reap(&mut self, pid: Pid) -> Removed {
-        let Some(entry) = self.entries.get_mut(&pid) else { return Removed(None) };
+        let Some(entry) = self.entries.get_mut(&pid) else { return Removed((None, None)) };
         let task = entry.task.take();
-        let Some(node) = entry.node.take() else { return Removed(None) };
+        let node = entry.node.take();
         if entry.members == 0 {
             self.entries.remove(&pid);
         }
+        if let Some(task) = &task {
+            self.forget_traced(task);
+        }
+        let Some(node) = node else { return Removed((None, task)) };
         if let Some(parent) = self.node_mut(node.process.ppid())
             && let Some(position) = parent.children.iter().position(|&child| child == pid)
         {
@@ -171,7 +209,7 @@ impl Tree {
         }
         self.leave(node.process.pgid());
         self.leave(node.process.sid());
-        Removed(Some((node, task)))
+        Removed((Some(node), task))
     }
 
     fn join(&mut self, id: Pid) {
@@ -320,195 +358,4 @@ pub(super) fn remove_thread(pid: Pid) {
     drop(tree);
     drop(task);
     poll::notify();
-}
-
-/// `setpgid`: moves process `pid` to group `pgid` on behalf of `caller`. Errors in Linux's order.
-pub fn set_group(caller: &Process, pid: Pid, pgid: Pid) -> Result<(), Errno> {
-    let mut tree = lock();
-    let node = tree.node(pid).ok_or(Errno::ESRCH)?;
-    let process = node.process.clone();
-    if process.ppid() == caller.pid {
-        if process.sid() != caller.sid() {
-            return Err(Errno::EPERM);
-        }
-        if node.executed {
-            return Err(Errno::EACCES);
-        }
-    } else if process.pid != caller.pid {
-        return Err(Errno::ESRCH);
-    }
-    if process.sid() == process.pid {
-        return Err(Errno::EPERM);
-    }
-    if pgid != pid && !tree.nodes().any(|node| node.process.pgid() == pgid && node.process.sid() == caller.sid()) {
-        return Err(Errno::EPERM);
-    }
-    if process.pgid() != pgid {
-        tree.join(pgid);
-        let old = process.pgid.swap(pgid, Ordering::Relaxed);
-        tree.leave(old);
-    }
-    Ok(())
-}
-
-/// `setsid`: makes `process` the leader of a new session and group.
-pub fn new_session(process: &Process) -> Result<Pid, Errno> {
-    let mut tree = lock();
-    let pid = process.pid;
-    if process.sid() == pid || tree.entries.get(&pid).is_some_and(|entry| entry.members > 0) {
-        return Err(Errno::EPERM);
-    }
-    tree.join(pid);
-    tree.join(pid);
-    let old_group = process.pgid.swap(pid, Ordering::Relaxed);
-    let old_session = process.sid.swap(pid, Ordering::Relaxed);
-    tree.leave(old_group);
-    tree.leave(old_session);
-    Ok(pid)
-}
-
-/// Something to be sent once the lock is released.
-struct Notice {
-    to: Arc<Process>,
-    /// A signal, if one is wanted; whoever waits is woken anyway.
-    info: Option<SigInfo>,
-}
-
-impl Notice {
-    fn deliver(self) {
-        if let Some(info) = self.info {
-            // Standard signals always find room.
-            let _ = send::to_process(&self.to, info);
-        }
-        self.to.children_changed.wake_all();
-    }
-}
-
-/// Makes a process that has no threads left a zombie, hands on its children, tells its parent.
-pub(super) fn process_ended(process: &Arc<Process>, status: ExitStatus, usage: Usage) {
-    let mut notices: smallvec::SmallVec<[Notice; 2]> = smallvec::SmallVec::new();
-    let mut removed: Vec<Removed> = Vec::new();
-    {
-        let mut tree = lock();
-        tree.set_state(process.pid, State::Zombie { status, usage });
-        let children = tree.node_mut(process.pid).map(|node| core::mem::take(&mut node.children)).unwrap_or_default();
-        if !children.is_empty() {
-            adopt(&mut tree, process, children, &mut notices, &mut removed);
-        }
-        if tree.stopped > 0 {
-            // Our end may have orphaned our own group: it was we who had a parent outside.
-            hang_up_if_orphaned(&tree, process.pgid(), Some(process.pid), &mut notices);
-        }
-        removed.extend(tell_parent(&mut tree, process.pid, &mut notices));
-    }
-    for notice in notices {
-        notice.deliver();
-    }
-    drop(removed);
-    poll::notify();
-}
-
-/// Gives the children of an ending process to another.
-fn adopt(
-    tree: &mut Tree,
-    process: &Process,
-    children: Vec<Pid>,
-    notices: &mut smallvec::SmallVec<[Notice; 2]>,
-    removed: &mut Vec<Removed>,
-) {
-    let reaper = tree.reaper(process.pid);
-    for &pid in &children {
-        let Some(child) = tree.node_mut(pid) else { continue };
-        child.process.ppid.store(reaper, Ordering::Relaxed);
-        let ended = matches!(child.state, State::Zombie { .. });
-        let child = child.process.clone();
-        if let Some(signal) = child.parent_death_signal() {
-            notices.push(Notice { to: child.clone(), info: Some(SigInfo::kernel(signal)) });
-        }
-        if let Some(parent) = tree.node_mut(reaper) {
-            parent.children.push(pid);
-        }
-        if ended {
-            removed.extend(tell_parent(tree, pid, notices));
-        } else if tree.stopped > 0 && child.pgid() != process.pgid() && child.sid() == process.sid() {
-            hang_up_if_orphaned(tree, child.pgid(), None, notices);
-        }
-    }
-}
-
-/// A stopped group that nobody can continue any more gets `SIGHUP` and `SIGCONT`.
-fn hang_up_if_orphaned(tree: &Tree, pgid: Pid, without: Option<Pid>, notices: &mut smallvec::SmallVec<[Notice; 2]>) {
-    if !tree.has_stopped_member(pgid) || !tree.is_orphaned(pgid, without) {
-        return;
-    }
-    for node in tree.nodes().filter(|node| node.process.pgid() == pgid) {
-        for signal in [Signal::HUP, Signal::CONT] {
-            notices.push(Notice { to: node.process.clone(), info: Some(SigInfo::kernel(signal)) });
-        }
-    }
-}
-
-/// Tells the parent that process `pid` is a zombie; takes the zombie away at once if the parent does not want it.
-fn tell_parent(tree: &mut Tree, pid: Pid, notices: &mut smallvec::SmallVec<[Notice; 2]>) -> Option<Removed> {
-    let node = tree.node(pid)?;
-    let State::Zombie { status, usage } = node.state else { return None };
-    let parent = tree.node(node.process.ppid())?.process.clone();
-    let mut signal = node.exit_signal;
-    let mut unwanted = false;
-    if signal == Some(Signal::CHLD) {
-        let action = parent.handlers.lock().get(Signal::CHLD);
-        unwanted = action.is_ignore() || action.has(raw::SA_NOCLDWAIT);
-        if action.is_ignore() {
-            signal = None;
-        }
-    }
-    let info = signal.map(|signal| {
-        let (code, value) = status.to_siginfo();
-        SigInfo::child(signal, code, child_info(&node.process, value, &usage))
-    });
-    notices.push(Notice { to: parent, info });
-    unwanted.then(|| tree.reap(pid))
-}
-
-fn child_info(process: &Process, status: i32, usage: &Usage) -> Child {
-    Child { pid: process.pid, uid: process.uid(), status, utime: usage.user_ticks(), stime: usage.system_ticks() }
-}
-
-/// Tells the parent that a process has come to rest.
-pub(super) fn report_stopped(process: &Arc<Process>, stop: Stop) {
-    let state = State::Stopped { signal: stop.signal, told: false };
-    report_change(process, state, code::CLD_STOPPED, stop.signal, |group| group.is_in(&stop));
-}
-
-/// Tells the parent that a process goes on after a stop.
-pub(super) fn report_continued(process: &Arc<Process>, ended: StopEnded) {
-    if ended.complete {
-        report_change(process, State::Running, code::CLD_CONTINUED, Signal::CONT, |group| !group.is_stopped());
-    }
-}
-
-/// Reports, unless what is to be reported is not so any more when it is its turn: then something newer is being reported.
-fn report_change(
-    process: &Arc<Process>,
-    state: State,
-    code: i32,
-    status: Signal,
-    is_still_so: impl FnOnce(&GroupState) -> bool,
-) {
-    let notice = {
-        let mut tree = lock();
-        if !is_still_so(&process.group.lock()) || tree.node(process.pid).is_none_or(Node::has_ended) {
-            return;
-        }
-        tree.set_state(process.pid, state);
-        let Some(node) = tree.node_mut(process.pid) else { return };
-        node.continued = matches!(state, State::Running);
-        let Some(parent) = tree.node(process.ppid()) else { return };
-        let parent = parent.process.clone();
-        let action = parent.handlers.lock().get(Signal::CHLD);
-        let wanted = !action.is_ignore() && !action.has(raw::SA_NOCLDSTOP);
-        let child = child_info(process, i32::from(status.number()), &process.usage());
-        Notice { to: parent, info: wanted.then(|| SigInfo::child(Signal::CHLD, code, child)) }
-    };
-    notice.deliver();
 }

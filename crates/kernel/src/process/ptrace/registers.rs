@@ -1,0 +1,183 @@
+//! A tracee's registers as its tracer sees them: `struct user_regs_struct`, `user_fpregs_struct`, the XSAVE area.
+
+use crate::arch::context::XSAVE_SIZE;
+use crate::arch::{FpuState, SegmentBases, TrapFrame, USER_CODE, USER_DATA, cpu};
+use crate::errno::Errno;
+use crate::process::Task;
+
+/// Words of `struct user_regs_struct`: the saved frame in its order, two bases, four selectors.
+pub const WORDS: usize = FRAME_WORDS + 6;
+const FRAME_WORDS: usize = size_of::<TrapFrame>() / 8;
+/// Indices (`asm/ptrace-abi.h`).
+const RIP: usize = 16;
+const CS: usize = 17;
+const FLAGS: usize = 18;
+const SS: usize = 20;
+const FS_BASE: usize = 21;
+const GS_BASE: usize = 22;
+
+/// Bytes of `struct user_fpregs_struct`: XSAVE's legacy region.
+pub const LEGACY_SIZE: usize = 512;
+/// Bytes of the whole area.
+pub const EXTENDED_SIZE: usize = XSAVE_SIZE;
+/// Where the area, as programs see it, says which components it has (`USER_XSTATE_FX_SW_WORDS`).
+const COMPONENTS: usize = 464;
+
+/// RFLAGS' trap flag.
+pub const TRAP_FLAG: u64 = 1 << 8;
+/// The flags that a tracer may change (Linux's `FLAG_MASK`).
+const TRACER_FLAGS: u64 = 0x5_4dd5;
+
+const _: () = assert!(WORDS == 27);
+
+/// Everything that a program's processor state is.
+#[derive(Clone)]
+pub struct Registers {
+    frame: TrapFrame,
+    bases: SegmentBases,
+    fpu: FpuState,
+}
+
+impl Registers {
+    /// Those of the current thread.
+    pub fn of(task: &Task, frame: &TrapFrame) -> Registers {
+        Registers { frame: *frame, bases: task.thread.segment_bases(), fpu: *task.thread.fpu() }
+    }
+
+    /// Makes them those of the current thread.
+    pub fn restore(&self, task: &Task, frame: &mut TrapFrame) {
+        *frame = self.frame;
+        task.thread.set_segment_bases(self.bases);
+        *task.thread.fpu() = self.fpu;
+    }
+
+    /// The general ones.
+    pub fn frame(&self) -> &TrapFrame {
+        &self.frame
+    }
+
+    /// Sets or clears the trap flag.
+    pub fn set_trap_flag(&mut self, on: bool) {
+        self.frame.rflags = self.frame.rflags & !TRAP_FLAG | if on { TRAP_FLAG } else { 0 };
+    }
+
+    /// As `struct user_regs_struct`.
+    pub fn words(&self) -> [u64; WORDS] {
+        let f = &self.frame;
+        [
+            f.r15,
+            f.r14,
+            f.r13,
+            f.r12,
+            f.rbp,
+            f.rbx,
+            f.r11,
+            f.r10,
+            f.r9,
+            f.r8,
+            f.rax,
+            f.rcx,
+            f.rdx,
+            f.rsi,
+            f.rdi,
+            f.orig_rax,
+            f.rip,
+            f.cs,
+            f.rflags,
+            f.rsp,
+            f.ss,
+            self.bases.fs,
+            self.bases.gs,
+            0,
+            0,
+            0,
+            0,
+        ]
+    }
+
+    /// Changes one word of `struct user_regs_struct` (Linux's `putreg`).
+    ///
+    /// # Errors
+    /// `EIO`: a selector that is not a program's, a base outside the user half.
+    pub fn set_word(&mut self, index: usize, value: u64) -> Result<(), Errno> {
+        let f = &mut self.frame;
+        let slot = match index {
+            0 => &mut f.r15,
+            1 => &mut f.r14,
+            2 => &mut f.r13,
+            3 => &mut f.r12,
+            4 => &mut f.rbp,
+            5 => &mut f.rbx,
+            6 => &mut f.r11,
+            7 => &mut f.r10,
+            8 => &mut f.r9,
+            9 => &mut f.r8,
+            10 => &mut f.rax,
+            11 => &mut f.rcx,
+            12 => &mut f.rdx,
+            13 => &mut f.rsi,
+            14 => &mut f.rdi,
+            15 => &mut f.orig_rax,
+            RIP => &mut f.rip,
+            19 => &mut f.rsp,
+            FLAGS => {
+                f.rflags = f.rflags & !TRACER_FLAGS | value & TRACER_FLAGS;
+                return Ok(());
+            }
+            // Programs have one code and one data segment.
+            CS => return if value & 0xffff == u64::from(USER_CODE) { Ok(()) } else { Err(Errno::EIO) },
+            SS => return if value & 0xffff == u64::from(USER_DATA) { Ok(()) } else { Err(Errno::EIO) },
+            FS_BASE | GS_BASE if value >= foldspace::addr::USER_END.get() => return Err(Errno::EIO),
+            FS_BASE => &mut self.bases.fs,
+            GS_BASE => &mut self.bases.gs,
+            // ds, es, fs, gs: loaded with nothing.
+            _ => return if value & 0xffff == 0 || value & 3 == 3 { Ok(()) } else { Err(Errno::EIO) },
+        };
+        *slot = value;
+        Ok(())
+    }
+
+    /// The XSAVE area, with the components that the processor has where programs look for them.
+    pub fn extended(&self) -> [u8; EXTENDED_SIZE] {
+        let mut bytes = *self.fpu.as_bytes();
+        bytes[COMPONENTS..COMPONENTS + 8].copy_from_slice(&cpu::xfeatures().to_le_bytes());
+        bytes
+    }
+
+    /// The legacy region of it.
+    pub fn legacy(&self) -> [u8; LEGACY_SIZE] {
+        let mut bytes = [0; LEGACY_SIZE];
+        bytes.copy_from_slice(&self.fpu.as_bytes()[..LEGACY_SIZE]);
+        bytes
+    }
+
+    /// Replaces the legacy region.
+    ///
+    /// # Errors
+    /// `EINVAL`: bits of MXCSR that do not exist.
+    pub fn set_legacy(&mut self, bytes: &[u8; LEGACY_SIZE]) -> Result<(), Errno> {
+        let mut area = *self.fpu.as_bytes();
+        area[..LEGACY_SIZE].copy_from_slice(bytes);
+        // What is given counts, whatever was in use before.
+        area[LEGACY_SIZE] |= 3;
+        self.set_extended(&area)
+    }
+
+    /// Replaces the whole area.
+    ///
+    /// # Errors
+    /// `EINVAL`: bits of MXCSR or of the header that do not exist.
+    pub fn set_extended(&mut self, bytes: &[u8; EXTENDED_SIZE]) -> Result<(), Errno> {
+        const MXCSR_RESERVED: u32 = 0xffff_0000;
+        let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]);
+        let unknown = u64::from(bytes[LEGACY_SIZE]) & !u64::from(cpu::XSTATE_MASK);
+        if mxcsr & MXCSR_RESERVED != 0
+            || unknown != 0
+            || bytes[LEGACY_SIZE + 1..LEGACY_SIZE + 64].iter().any(|&b| b != 0)
+        {
+            return Err(Errno::EINVAL);
+        }
+        self.fpu = FpuState::from_user(*bytes);
+        Ok(())
+    }
+}
