@@ -1,10 +1,12 @@
 //! What the actors of a model do.
 
 use foldspace::PageRange;
+use foldspace::addr::PAGE_SIZE;
 use foldspace::space::{Destination, Leave, MapRequest, Placement, RemapRequest};
 use foldspace::vma::{Backing, VmaFlags};
+use foldspace_hosted::Layouts;
 
-use crate::stage::{Hands, RW, Stage, Who, page, pages};
+use crate::stage::{BYTES, Hands, RW, Stage, Who, page, pages};
 
 /// One operation. Pages are counted from the start of the stage's range; what a store stores is one byte, at the offset of its actor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,6 +18,10 @@ pub enum Op {
     StoreElsewhere(u64, u8),
     /// By the kernel, as write(2) does.
     Write(u64, u8),
+    /// By the kernel, as read(2) does from where the program has its bytes.
+    Read(u64),
+    /// The heap has so many pages from now on.
+    Brk(u64),
     Fork,
     Exit,
     Clear,
@@ -24,6 +30,8 @@ pub enum Op {
     MapFile(u64, u64),
     Protect(u64, u64, Allow),
     Discard(u64, u64),
+    /// As no longer needed (MADV_FREE).
+    Free(u64, u64),
     /// Pages `.0` to `.1` go to where `.2` is.
     Move(u64, u64, u64),
     /// The file has so many pages from now on.
@@ -59,6 +67,15 @@ impl Op {
             Op::Store(at, value) => hands.near.store_byte(page(at), offset, value),
             Op::StoreElsewhere(at, value) => hands.far.store_byte(page(at), offset, value),
             Op::Write(at, value) => space.write(page(at).checked_add(offset).expect("small"), &[value]).to_string(),
+            Op::Read(at) => {
+                let mut bytes = [0; BYTES];
+                let done = space.read(page(at), &mut bytes);
+                format!("{done} {bytes:?}")
+            }
+            Op::Brk(pages) => {
+                let end = Layouts::process().start_brk.checked_add(pages * PAGE_SIZE).expect("small");
+                format!("{:?}", space.brk(end))
+            }
             Op::Fork => {
                 let child = space.fork();
                 let outcome = format!("{:?}", child.as_ref().map(|_| ()));
@@ -79,6 +96,7 @@ impl Op {
                 format!("{:?}", space.protect(pages(from, until), flags))
             }
             Op::Discard(from, until) => format!("{:?}", space.discard(pages(from, until))),
+            Op::Free(from, until) => format!("{:?}", space.free(pages(from, until))),
             Op::Move(from, until, to) => {
                 let range = pages(from, until);
                 let to = Destination::Fixed(page(to));

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use foldspace::addr::PAGE_SIZE;
-use foldspace::space::{ForkMode, MapRequest, Placement};
+use foldspace::space::{Fault, ForkMode, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
-use foldspace_hosted::{CacheSize, Host, Layouts, Processor};
+use foldspace_hosted::{AccessError, CacheSize, Host, Layouts, Processor, Refusal};
 
 use crate::op::Op;
 use crate::platform::ModelPlatform;
@@ -42,7 +42,7 @@ pub fn pages(from: u64, until: u64) -> PageRange {
 /// ```
 const LOOKED_AT: [std::ops::Range<u64>; 3] = [0..24, 512..516, 1024..1028];
 /// Bytes of each page that are looked at: one for each actor.
-const BYTES: usize = 3;
+pub const BYTES: usize = 3;
 
 /// Who lives at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,13 +87,21 @@ impl Eye {
     /// The bytes of all actors.
     pub fn load(&mut self, at: VirtAddr) -> String {
         let mut bytes = [0; BYTES];
-        let outcome = self.0.load(at, &mut bytes).map_err(|error| error.refusal);
-        format!("{outcome:?} {bytes:?}")
+        let outcome = self.0.load(at, &mut bytes);
+        format!("{:?} {bytes:?}", outcome.map_err(refusal))
     }
 
     pub fn store_byte(&mut self, at: VirtAddr, offset: u64, value: u8) -> String {
-        let outcome = self.0.store(VirtAddr(at.get() + offset), &[value]).map_err(|error| error.refusal);
-        format!("{outcome:?}")
+        let outcome = self.0.store(VirtAddr(at.get() + offset), &[value]);
+        format!("{:?}", outcome.map_err(refusal))
+    }
+}
+
+/// Why an access was refused, if that was for its program's sake.
+fn refusal(error: AccessError) -> Fault {
+    match error.refusal {
+        Refusal::Fault(fault) => fault,
+        mistake => panic!("a processor at {}: {mistake}", error.at),
     }
 }
 

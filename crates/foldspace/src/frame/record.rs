@@ -139,6 +139,10 @@ impl Counts {
     pub(crate) const fn is_empty(self) -> bool {
         self.pack() == 0
     }
+    /// All of them.
+    pub(crate) const fn used(self) -> u32 {
+        self.anon + self.object + self.other
+    }
 }
 
 /// Bit lock of a table: slots change only under it.

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::frame::Garbage;
 use crate::platform::Flush;
 use crate::sync::watched::{AtomicU64, Ordering};
-use crate::table::Touch;
 use crate::vma::{Change, Vma};
 
 /// The range that a writer is replacing: faults in it wait. One range is enough, since writers take turns. The per-VMA write lock of
@@ -107,10 +106,13 @@ impl AddressSpace {
     ) -> Result<()> {
         let charge = self.charge(change)?;
         let mut garbage = Garbage::new();
-        if let Err(error) = self.tables().own_range(range, Touch::Edges, &mut garbage) {
-            self.finish(&mut garbage, guard, range);
-            return Err(error);
-        }
+        let end = match self.tables().own_edges(range, &mut garbage) {
+            Ok(end) => end,
+            Err(error) => {
+                self.finish(&mut garbage, guard, range);
+                return Err(error);
+            }
+        };
         if before == Before::Hole {
             change.publish();
         } else {
@@ -118,7 +120,7 @@ impl AddressSpace {
             change.publish();
             let now = self.vmas.load(guard);
             let keep = |span: PageRange| now.find_at_or_after(span.start()).is_some_and(|vma| vma.start() < span.end());
-            self.tables().clear_range(range, &mut garbage, &keep);
+            self.tables().clear_from(end, range, &mut garbage, &keep);
             self.in_change.end();
         }
         charge.keep();

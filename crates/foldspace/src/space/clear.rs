@@ -5,7 +5,7 @@ use crate::addr::ENTRIES;
 use crate::frame::{Frame, Garbage, Memory};
 use crate::platform::Flush;
 use crate::sync::atomic::Ordering;
-use crate::table::{Entry, for_each_used, release_entry};
+use crate::table::{Entry, for_each_of, release_entry};
 
 impl AddressSpace {
     /// Unmaps everything. Time: the nodes that nobody else shares. Waits for no grace period.
@@ -26,7 +26,8 @@ impl AddressSpace {
     /// Takes entries out of the root; true if there may be more than can be given up before a shootdown.
     fn give_up_user_half(&self, garbage: &mut Garbage) -> bool {
         let mut root = self.tables().lock();
-        for_each_used(&self.memory.entries(self.root)[..ENTRIES / 2], |index, _| {
+        let used = self.memory.record(self.root).counts().used();
+        for_each_of(used, &self.memory.entries(self.root)[..ENTRIES / 2], |index, _| {
             if !garbage.is_full() {
                 let entry = root.put(index, Entry::NONE);
                 garbage.give_up(&self.memory, entry, root.level(), root.slot(index));
@@ -44,7 +45,8 @@ impl Drop for AddressSpace {
         let mut garbage = Garbage::new();
         // Nobody runs it: there is nothing to shoot down first.
         let mut root = self.tables().lock();
-        for_each_used(&self.memory.entries(self.root)[..ENTRIES / 2], |index, _| {
+        let used = self.memory.record(self.root).counts().used();
+        for_each_of(used, &self.memory.entries(self.root)[..ENTRIES / 2], |index, _| {
             let entry = root.put(index, Entry::NONE);
             let place = self.memory.place(root.slot(index));
             release_entry(&self.memory, entry, root.level(), place, &mut garbage);

@@ -16,8 +16,8 @@
 use super::AddressSpace;
 use super::types::Layout;
 use crate::addr::VirtAddr;
-use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::hint;
+use crate::sync::watched::{AtomicU64, Ordering, fence};
 
 /// The addresses of a layout that give VMAs names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -87,3 +87,6 @@ impl AddressSpace {
         self.marks.read(take)
     }
 }
+
+#[cfg(all(test, foldspace_loom))]
+mod loom;

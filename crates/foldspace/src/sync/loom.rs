@@ -46,11 +46,33 @@ pub fn explore<const N: usize>(
     threads: impl Fn() -> [std::boxed::Box<dyn FnOnce() -> &'static str + Send>; N] + Sync + Send + 'static,
     outcomes: &[[&'static str; N]],
 ) {
+    explore_with(&loom::model::Builder::new(), threads, outcomes);
+}
+
+/// As [`explore`], of orders in which threads are interrupted so many times at most, all together: for those who go round until others are done. What
+/// loads may see of weak memory is all explored.
+#[cfg(test)]
+pub fn explore_within<const N: usize>(
+    preemptions: usize,
+    threads: impl Fn() -> [std::boxed::Box<dyn FnOnce() -> &'static str + Send>; N] + Sync + Send + 'static,
+    outcomes: &[[&'static str; N]],
+) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    explore_with(&model, threads, outcomes);
+}
+
+#[cfg(test)]
+fn explore_with<const N: usize>(
+    model: &loom::model::Builder,
+    threads: impl Fn() -> [std::boxed::Box<dyn FnOnce() -> &'static str + Send>; N] + Sync + Send + 'static,
+    outcomes: &[[&'static str; N]],
+) {
     use std::collections::BTreeSet;
     use std::sync::{Arc, Mutex};
     let seen: Arc<Mutex<BTreeSet<[&'static str; N]>>> = Arc::default();
     let found = seen.clone();
-    loom::model(move || {
+    model.check(move || {
         let gate = loom::sync::Arc::new(watched::AtomicUsize::new(0));
         let running = threads().map(|thread| {
             let gate = gate.clone();

@@ -1,6 +1,6 @@
 //! The right to change the slots of one table.
 
-use super::release::for_each_used;
+use super::release::for_each_of;
 use super::{Entry, Supply};
 use crate::addr::{Index, Level};
 use crate::error::Result;
@@ -179,7 +179,7 @@ impl<'m> Exclusive<'m> {
         let (from, to) = (memory.entries(shared), memory.entries(copy));
         // A link to a table of an object says for all below it what its area does not allow.
         let forbidden = self.entry(index).bits() & Entry::NO_EXECUTE;
-        for_each_used(from, |index, entry| {
+        for_each_of(original.counts().used(), from, |index, entry| {
             if entry.is_writable() {
                 // In the original too: its last owner will reuse it as it is. No shootdown is owed for that, since it could not be
                 // reached for writing, being shared.

@@ -1,6 +1,6 @@
 //! Paths from a root: looking one up without locks, and making one exclusive.
 
-use super::{Entry, Exclusive, Supply, for_each_used};
+use super::{Entry, Exclusive, Supply, for_each_of};
 use crate::addr::{ENTRIES, Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
 use crate::frame::{Frame, Garbage, Memory};
@@ -76,7 +76,7 @@ pub(crate) struct Leaf {
 }
 
 /// The end of a path of our own.
-struct OwnEnd {
+pub(crate) struct OwnEnd {
     table: Frame,
     level: Level,
     /// In that table.
@@ -266,21 +266,24 @@ impl<'m> Root<'m> {
         end
     }
 
-    /// Whether all of `range` is below slots of tables that are our own already, down to the last level or to an empty slot. Under the writers'
-    /// lock.
+    /// The end of our own path to `range`, if all of it is below slots of tables that are our own already, down to the last level or to an empty
+    /// slot. Under the writers' lock.
     #[inline]
-    pub(super) fn is_own_below(&self, range: PageRange) -> bool {
+    pub(super) fn own_below(&self, range: PageRange) -> Option<OwnEnd> {
         let end = self.own_end(range.start());
-        (end.level == Level::L1 || end.entry.is_empty()) && end.holds(range)
+        ((end.level == Level::L1 || end.entry.is_empty()) && end.holds(range)).then_some(end)
     }
 
     /// Locks what holds all of `range`, if that is one slot, or some in one last-level table, on a path of our own. Under the writers' lock.
     #[inline]
     pub(super) fn lock_holder(&self, range: PageRange) -> Holder<'m> {
         let end = self.own_end(range.start());
-        if !end.holds(range) {
-            return Holder::Several;
-        }
+        if end.holds(range) { self.lock_end(end, range) } else { Holder::Several }
+    }
+
+    /// Locks the end of a path of our own, which holds all of `range`, in the turn of the writers' lock in which it was found.
+    #[inline]
+    pub(super) fn lock_end(&self, end: OwnEnd, range: PageRange) -> Holder<'m> {
         let table = Exclusive::lock(self.memory, end.table, end.level);
         if end.level == Level::L1 {
             return Holder::Table(table);
@@ -304,7 +307,8 @@ impl<'m> Root<'m> {
         let locked = self.lock();
         let lineage = self.memory.join_lineage(self.frame, new)?;
         let (from, to) = (self.memory.entries(self.frame), self.memory.entries(new));
-        for_each_used(&from[..ENTRIES / 2], |index, entry| {
+        let counts = self.memory.record(locked.table()).counts();
+        for_each_of(counts.used(), &from[..ENTRIES / 2], |index, entry| {
             if !entry.is_reference() {
                 from[index.get()].fetch_and(!Entry::WRITE, Ordering::AcqRel);
                 let record = self.memory.record(entry.frame());
@@ -313,7 +317,7 @@ impl<'m> Root<'m> {
             }
             to[index.get()].store(entry.without(Entry::WRITE).bits(), Ordering::Release);
         });
-        self.memory.record(new).set_counts(self.memory.record(locked.table()).counts());
+        self.memory.record(new).set_counts(counts);
         Ok(())
     }
 }

@@ -3,9 +3,9 @@
 //!
 //! For callers that hold the writers' lock of the address space: no fork can share the tables again between the steps.
 
-use super::path::Holder;
+use super::path::{Holder, OwnEnd};
 use super::{Entry, Exclusive, Root, Supply};
-use crate::addr::{Index, Level, PageRange, VirtAddr};
+use crate::addr::{Index, Level, PAGE_SIZE, PageRange, VirtAddr};
 use crate::error::Result;
 use crate::frame::{Frame, Garbage, Memory};
 use crate::platform::Flush;
@@ -94,10 +94,24 @@ impl<'m> Root<'m> {
     /// Out of memory; then nothing has been copied.
     #[inline]
     pub(crate) fn own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
-        if touch != Touch::Every && self.is_own_below(range) {
+        if touch != Touch::Every && self.own_below(range).is_some() {
             return Ok(());
         }
         self.make_own_range(range, touch, garbage)
+    }
+
+    /// [`Root::own_range`] of the edges of a range that will be cleared, and where that begins, if one table of our own holds all of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Root::own_range`].
+    #[inline]
+    pub(crate) fn own_edges(&self, range: PageRange, garbage: &mut Garbage) -> Result<Option<OwnEnd>> {
+        let end = self.own_below(range);
+        if end.is_none() {
+            self.make_own_range(range, Touch::Edges, garbage)?;
+        }
+        Ok(end)
     }
 
     fn make_own_range(&self, range: PageRange, touch: Touch, garbage: &mut Garbage) -> Result<()> {
@@ -159,6 +173,25 @@ impl<'m> Root<'m> {
         self.clear_all_but(range, garbage, &Spare { tables: keep, guards: false });
     }
 
+    /// As [`Root::clear_range`], from where [`Root::own_edges`] said, in the same turn of the writers' lock.
+    #[inline]
+    pub(crate) fn clear_from(
+        &self,
+        known: Option<OwnEnd>,
+        range: PageRange,
+        garbage: &mut Garbage,
+        keep: &dyn Fn(PageRange) -> bool,
+    ) {
+        let spare = Spare { tables: keep, guards: false };
+        let Some(end) = known else { return self.clear_all_but(range, garbage, &spare) };
+        if let Some(at) = self.clear_held(self.lock_end(end, range), range, garbage, &spare) {
+            garbage.settle(self.memory, self.space, Flush::Range(range));
+            if let Some(rest) = PageRange::new(at, range.end()) {
+                self.clear_all_but(rest, garbage, &spare);
+            }
+        }
+    }
+
     /// Takes the pages out of `range`, whose edges are exclusive, but no guards. `may_have_guards`: then the tables that have some are exclusive
     /// too ([`Touch::EdgesAndGuards`]).
     pub(crate) fn clear_pages(&self, range: PageRange, garbage: &mut Garbage, may_have_guards: bool) {
@@ -196,11 +229,22 @@ impl<'m> Root<'m> {
 
     /// As much of [`Root::clear_range`] as can be given up before a shootdown; where to go on, if that was not all.
     fn clear_some(&self, range: PageRange, garbage: &mut Garbage, spare: &Spare<'_>) -> Option<VirtAddr> {
-        match self.lock_holder(range) {
+        self.clear_held(self.lock_holder(range), range, garbage, spare)
+    }
+
+    #[inline(always)]
+    fn clear_held(
+        &self,
+        holder: Holder<'m>,
+        range: PageRange,
+        garbage: &mut Garbage,
+        spare: &Spare<'_>,
+    ) -> Option<VirtAddr> {
+        match holder {
             Holder::Nothing => return None,
             Holder::Several => {}
             Holder::Table(mut table) => {
-                let full_at = clear_below(self.memory, &mut table, range, garbage, spare);
+                let full_at = clear_last(self.memory, &mut table, range, garbage, spare);
                 if full_at.is_some() {
                     return full_at;
                 }
@@ -305,12 +349,12 @@ fn clear_below(
     spare: &Spare<'_>,
 ) -> Option<VirtAddr> {
     let level = table.level();
+    if level == Level::L1 {
+        return clear_last(memory, table, range, garbage, spare);
+    }
     for part in parts(range, level) {
         let entry = table.entry(part.index);
         if !entry.is_present() {
-            if entry.is_guard() && !spare.guards {
-                table.put(part.index, Entry::NONE);
-            }
             continue;
         }
         if garbage.is_full() {
@@ -336,6 +380,34 @@ fn clear_below(
         // As it is now: a processor may have made it dirty since.
         let entry = table.put(part.index, Entry::NONE);
         garbage.give_up(memory, entry, level, table.slot(part.index));
+    }
+    None
+}
+
+/// [`clear_below`] in a last-level table, which may hold nothing but pages and guards: page by page.
+#[inline]
+fn clear_last(
+    memory: &Memory,
+    table: &mut Exclusive<'_>,
+    range: PageRange,
+    garbage: &mut Garbage,
+    spare: &Spare<'_>,
+) -> Option<VirtAddr> {
+    let mut at = range.start();
+    while at < range.end() {
+        let index = at.index(Level::L1);
+        let entry = table.entry(index);
+        if entry.is_present() {
+            if garbage.is_full() {
+                return Some(at);
+            }
+            // As it is now: a processor may have made it dirty since.
+            let entry = table.put(index, Entry::NONE);
+            garbage.give_up(memory, entry, Level::L1, table.slot(index));
+        } else if entry.is_guard() && !spare.guards {
+            table.put(index, Entry::NONE);
+        }
+        at = VirtAddr(at.get() + PAGE_SIZE);
     }
     None
 }

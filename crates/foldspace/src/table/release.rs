@@ -42,9 +42,10 @@ pub(crate) fn release_entry(memory: &Memory, entry: Entry, level: Level, place: 
 
 /// Empties a locked table without references and hands it to `garbage`. The lock goes with it.
 pub(crate) fn release_table(memory: &Memory, table: Frame, level: Level, garbage: &mut Garbage) {
-    if !memory.record(table).counts().is_empty() {
+    let used = memory.record(table).counts().used();
+    if used != 0 {
         let entries = memory.entries(table);
-        for_each_used(entries, |index, entry| {
+        for_each_of(used, entries, |index, entry| {
             entries[index.get()].store(0, Ordering::Relaxed);
             release_entry(memory, entry, level, memory.place(Slot { table, index }), garbage);
         });
@@ -54,19 +55,47 @@ pub(crate) fn release_table(memory: &Memory, table: Frame, level: Level, garbage
     garbage.push_table(memory, table);
 }
 
-/// Calls `visit` for each entry that is not empty. Tables are sparse more often than not, so empty entries are passed over eight at a time.
+/// Entries that are looked at together: tables are sparse more often than not.
+const AT_ONCE: usize = 8;
+
+/// Calls `visit` for each entry that is not empty, upwards.
 #[inline(always)]
 pub(crate) fn for_each_used(entries: &[AtomicU64], mut visit: impl FnMut(Index, Entry)) {
-    const AT_ONCE: usize = 8;
-    for (group, slots) in entries.chunks_exact(AT_ONCE).enumerate() {
-        if slots.iter().fold(0, |any, slot| any | glance(slot, Ordering::Relaxed)) == 0 {
-            continue;
-        }
-        for (position, slot) in slots.iter().enumerate() {
-            let bits = glance(slot, Ordering::Relaxed);
-            if bits != 0 {
-                visit(Index::truncate((group * AT_ONCE + position) as u64), Entry::from_bits(bits));
-            }
+    for group in 0..entries.len() / AT_ONCE {
+        visit_group(entries, group, &mut visit);
+    }
+}
+
+/// As [`for_each_used`] where there are `used` of them, in any order, and without looking further than the last: from both ends inwards, for that is
+/// where the used entries of upper levels lie (a program and its heap, its mappings and its stack). The caller has the lock of the table.
+#[inline(always)]
+pub(crate) fn for_each_of(used: u32, entries: &[AtomicU64], mut visit: impl FnMut(Index, Entry)) {
+    let (mut left, mut low, mut high) = (used, 0, entries.len() / AT_ONCE);
+    while left != 0 && low < high {
+        left -= visit_group(entries, low, &mut visit).min(left);
+        low += 1;
+        if left != 0 && low < high {
+            high -= 1;
+            left -= visit_group(entries, high, &mut visit).min(left);
         }
     }
+}
+
+/// Visits the used ones among [`AT_ONCE`] entries, and says how many there were.
+#[inline(always)]
+fn visit_group(entries: &[AtomicU64], group: usize, visit: &mut impl FnMut(Index, Entry)) -> u32 {
+    let first = group * AT_ONCE;
+    let Some(slots) = entries.get(first..first + AT_ONCE) else { return 0 };
+    if slots.iter().fold(0, |any, slot| any | glance(slot, Ordering::Relaxed)) == 0 {
+        return 0;
+    }
+    let mut used = 0;
+    for (position, slot) in slots.iter().enumerate() {
+        let bits = glance(slot, Ordering::Relaxed);
+        if bits != 0 {
+            used += 1;
+            visit(Index::truncate((first + position) as u64), Entry::from_bits(bits));
+        }
+    }
+    used
 }

@@ -183,7 +183,7 @@ pub const SHOOTDOWN: Model = Model {
     share: 1,
     cases: || {
         let reader = |mode| actor(Parent, &[LoadElsewhere(0), LoadElsewhere(1)], mode);
-        in_all_modes(|mode| {
+        let mut cases = in_all_modes(|mode| {
             vec![
                 // Zeros that are linked as a whole table, and a page of one's own among them.
                 case(
@@ -247,6 +247,21 @@ pub const SHOOTDOWN: Model = Model {
                     ],
                 ),
             ]
-        })
+        });
+        // Zeros that a load links over more than what is unmapped, after the edges were made exclusive.
+        cases.push(case(
+            One,
+            Full,
+            &[actor(Parent, &[Map(1024, 1536)], &[Unmap(1100, 1200)]), actor(Parent, &[], &[Load(1300), Load(1024)])],
+        ));
+        cases.push(case(
+            One,
+            Full,
+            &[
+                actor(Parent, &[Map(1024, 1536)], &[Protect(1100, 1200, crate::op::Allow::Reading)]),
+                actor(Parent, &[], &[Load(1300), Store(1024, 12)]),
+            ],
+        ));
+        cases
     },
 };

@@ -88,6 +88,12 @@ pub const MUNMAP: Model = Model {
             ]
         });
         cases.extend([
+            // Who has seen what is new stores to it: that stays.
+            case(
+                One,
+                Full,
+                &[actor(Parent, &[], &[MapFile(5, 8)]), actor(Parent, &[], &[Load(6), Store(6, 11), Load(6)])],
+            ),
             case(
                 One,
                 Full,
@@ -285,6 +291,12 @@ pub const TRUNCATE: Model = Model {
                     mode,
                     &[actor(Parent, &[], &[Truncate(1)]), actor(Parent, &[], &[Truncate(2), WriteFile(1, 7)])],
                 ),
+                // What is cut has moved on, from where the version says that it is.
+                case(
+                    Two,
+                    mode,
+                    &[actor(Child, &[], &[Truncate(0)]), actor(Parent, &[Load(16)], &[Move(16, 18, 1024), Load(1024)])],
+                ),
             ]
         })
     },
@@ -295,7 +307,7 @@ pub const MAPS: Model = Model {
     about: "readers of maps and queries against every change: each sees a state that there was",
     share: 1,
     cases: || {
-        let changes: [&[Op]; 9] = [
+        let changes: [&[Op]; 11] = [
             &[Unmap(0, 2), Map(0, 2)],
             &[Unmap(2, 4), Unmap(0, 6)],
             &[Map(14, 18), Unmap(15, 16)],
@@ -305,6 +317,9 @@ pub const MAPS: Model = Model {
             &[Clear],
             &[Fork, Unmap(0, 2)],
             &[Unmap(512, 1024), Map(512, 1024)],
+            // Which area is the heap is said by addresses beside the tree.
+            &[Brk(2), Brk(5), Brk(1)],
+            &[Brk(3), Brk(0), Brk(1)],
         ];
         let mut cases = Vec::new();
         for ops in changes {

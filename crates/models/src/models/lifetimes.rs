@@ -122,6 +122,15 @@ pub const LINEAGE: Model = Model {
                         actor(Grandchild, &[], &[Load(17), Store(0, 12)]),
                     ],
                 ),
+                // A page of a file that one store gives up has its place named by a table that founds a lineage meanwhile.
+                case(
+                    One,
+                    mode,
+                    &[
+                        actor(Parent, &[Load(16)], &[Store(16, 11)]),
+                        actor(Parent, &[], &[Fork, Store(1, 12), Load(20)]),
+                    ],
+                ),
                 case(
                     Three,
                     mode,

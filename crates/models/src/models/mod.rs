@@ -1,6 +1,7 @@
 //! What is explored.
 
 mod faults;
+mod kernel;
 mod layout;
 mod lifetimes;
 mod pairs;
@@ -29,6 +30,7 @@ pub const MODELS: &[Model] = &[
     lifetimes::EXIT,
     lifetimes::LINEAGE,
     lifetimes::MEMORY,
+    kernel::KERNEL,
     layout::MUNMAP,
     layout::MPROTECT,
     layout::MREMAP,

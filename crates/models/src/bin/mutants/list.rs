@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
+use crate::orders::Unnoticed;
+
 /// Where the files of the list are.
 pub const SOURCES: &str = "crates/foldspace/src";
 
@@ -13,6 +15,8 @@ pub const SOURCES: &str = "crates/foldspace/src";
 #[serde(deny_unknown_fields)]
 struct List {
     mutation: Vec<Mutation>,
+    #[serde(default)]
+    unnoticed: Vec<Unnoticed>,
 }
 
 /// Something that a protocol must not do without.
@@ -22,6 +26,8 @@ pub struct Mutation {
     pub name: String,
     /// The rule.
     pub breaks: String,
+    /// The model that is there for it, which is asked first.
+    pub model: String,
     edit: Vec<Edit>,
 }
 
@@ -37,10 +43,18 @@ struct Edit {
     nth: Option<usize>,
 }
 
+fn list() -> Result<List> {
+    toml::from_str(include_str!("../../../mutations.toml")).context("mutations.toml")
+}
+
 /// The list that is beside this crate.
 pub fn mutations() -> Result<Vec<Mutation>> {
-    let list: List = toml::from_str(include_str!("../../../mutations.toml")).context("mutations.toml")?;
-    Ok(list.mutation)
+    Ok(list()?.mutation)
+}
+
+/// Orderings whose weaker forms nothing notices.
+pub fn unnoticed() -> Result<Vec<Unnoticed>> {
+    Ok(list()?.unnoticed)
 }
 
 /// A place that mutations change.
@@ -127,5 +141,17 @@ mod tests {
         assert!(mutations.len() >= 30);
         let files = mutated(&root, &mutations).unwrap();
         assert!(files.values().all(|text| text.contains("mutants::is_on")));
+    }
+
+    #[test]
+    fn the_orderings_of_the_list_are_in_the_sources() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let orders = crate::orders::all(&root).unwrap();
+        assert!(orders.len() >= 30);
+        for entry in unnoticed().unwrap() {
+            assert!(orders.iter().any(|order| entry.is_of(order)), "nothing has it any more: {}", entry.because);
+        }
+        let files = crate::orders::mutated(&root, &orders).unwrap();
+        assert!(files.values().all(|text| text.contains("mutants::order")));
     }
 }

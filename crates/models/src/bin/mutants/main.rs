@@ -3,6 +3,7 @@
 //! All mutations go into one copy of the sources, each behind a switch, so there is one build.
 
 mod list;
+mod orders;
 
 use std::collections::VecDeque;
 use std::fs;
@@ -23,6 +24,9 @@ use list::{Mutation, SOURCES};
 struct Args {
     /// Mutations whose names contain one of these; all, if there is none.
     names: Vec<String>,
+    /// Weakens each memory ordering of what loom explores, instead: names are those of files.
+    #[arg(long)]
+    orders: bool,
     /// Where the copy of the sources and what is built from it goes.
     #[arg(long)]
     target: PathBuf,
@@ -34,11 +38,22 @@ struct Args {
     patience: u64,
 }
 
-/// Schedules of each case, one round after the other until something is noticed.
-const ROUNDS: [&str; 2] = ["36", "240"];
+/// Whose cases are explored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Only {
+    /// Those of the model that is there for the mutation.
+    Its,
+    All,
+}
+
+/// Schedules of each case, and which cases, one round after the other until something is noticed.
+const ROUNDS: [(&str, Only); 3] = [("72", Only::Its), ("600", Only::Its), ("36", Only::All)];
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
+    if args.orders {
+        return weaken(&args);
+    }
     let mutations = list::mutations()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let copy = args.target.join("mutants/source");
@@ -49,7 +64,7 @@ fn main() -> Result<ExitCode> {
     let switch = copy.join(SOURCES).join("sync.rs");
     fs::write(&switch, fs::read_to_string(&switch)? + SWITCH)?;
     let models = build(&copy, &args.target)?;
-    ensure!(explore(&models, 0, ROUNDS[0], args.patience)?.is_none(), "the models fail without any mutation");
+    ensure!(explore(&models, 0, ("36", None), args.patience)?.is_none(), "the models fail without any mutation");
     let chosen = |mutation: &Mutation| {
         args.names.is_empty() || args.names.iter().any(|name| mutation.name.contains(name.as_str()))
     };
@@ -65,8 +80,9 @@ fn main() -> Result<ExitCode> {
                             return Ok(());
                         };
                         let mut caught = None;
-                        for round in ROUNDS {
-                            caught = explore(&models, number, round, args.patience)?;
+                        for (schedules, model) in ROUNDS {
+                            let only = (model == Only::Its).then_some(mutation.model.as_str());
+                            caught = explore(&models, number, (schedules, only), args.patience)?;
                             if caught.is_some() {
                                 break;
                             }
@@ -84,6 +100,46 @@ fn main() -> Result<ExitCode> {
     println!("{}", table(&mutations, &found));
     let missed = found.iter().filter(|(_, caught)| caught.is_none()).count();
     println!("{} mutations, {missed} not caught", found.len());
+    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Weakens each memory ordering in turn.
+fn weaken(args: &Args) -> Result<ExitCode> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let (orders, unnoticed) = (orders::all(&root)?, list::unnoticed()?);
+    let copy = args.target.join("mutants/orders");
+    copy_sources(&root, &copy)?;
+    for (file, text) in orders::mutated(&root, &orders)? {
+        fs::write(copy.join(SOURCES).join(file), text)?;
+    }
+    let switch = copy.join(SOURCES).join("sync.rs");
+    fs::write(&switch, fs::read_to_string(&switch)? + orders::SWITCH)?;
+    let program = orders::build(&copy, &args.target)?;
+    ensure!(orders::explore_as_it_is(&program)?.is_none(), "the tests of loom fail with all orderings as they are");
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["where", "ordering", "weakened to", "noticed by", "seconds"]);
+    let (mut tried, mut missed) = (0, 0);
+    for (number, order) in (1..).zip(&orders) {
+        if !args.names.is_empty() && !args.names.iter().any(|name| order.file.contains(name.as_str())) {
+            continue;
+        }
+        let noticed = order.explore(&program, number)?;
+        tried += 1;
+        let (by, seconds) = match (&noticed, order.excuse(&unnoticed)) {
+            (Some(noticed), _) => (noticed.by.clone(), format!("{:.1}", noticed.seconds)),
+            (None, Some(because)) => (format!("nothing: {because}"), String::new()),
+            (None, None) => {
+                missed += 1;
+                ("NOT NOTICED".into(), String::new())
+            }
+        };
+        eprintln!("{}:{} {} to {}: {by}", order.file, order.line, order.from, order.to);
+        let place = format!("`{}`: `{}`", order.file, order.text.replace('|', "\\|"));
+        table.add_row([place, order.from.into(), order.to.into(), by, seconds]);
+    }
+    println!("{table}");
+    println!("{tried} weaker orderings, {missed} not noticed");
     Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -157,11 +213,17 @@ struct Caught {
     what: String,
 }
 
-/// Runs the models with a mutation on.
-fn explore(models: &Path, number: usize, schedules: &str, patience: u64) -> Result<Option<Caught>> {
+/// Runs the models, or one, with a mutation on.
+fn explore(
+    models: &Path,
+    number: usize,
+    (schedules, only): (&str, Option<&str>),
+    patience: u64,
+) -> Result<Option<Caught>> {
     let began = Instant::now();
     let mut child = Command::new(models)
         .args(["--iterations", schedules])
+        .args(only)
         .env("FOLDSPACE_MUTANT", number.to_string())
         .env("RUST_BACKTRACE", "0")
         .stdout(Stdio::piped())
@@ -192,7 +254,9 @@ fn explore(models: &Path, number: usize, schedules: &str, patience: u64) -> Resu
         if status.code().is_some() {
             bail!("the models ended with {status}: {text}");
         }
-        return Ok(Some(Caught { by: "crash".into(), schedules: String::new(), seconds, what: status.to_string() }));
+        // A check failed while another was being reported.
+        let by = format!("{}, which ended with {status}", only.unwrap_or("some model"));
+        return Ok(Some(Caught { by, schedules: String::new(), seconds, what: status.to_string() }));
     };
     let by = line.split(" (").next().unwrap_or(line).to_owned();
     let after = line.split(", after ").nth(1).unwrap_or("");
