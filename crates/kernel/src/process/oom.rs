@@ -6,7 +6,9 @@
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::Ordering;
 
-use foldspace::AddressSpace;
+use foldspace::addr::PAGE_SIZE;
+use foldspace::space::{Access, Fault};
+use foldspace::{AddressSpace, VirtAddr};
 
 use super::tree::{self, INIT, Life};
 use super::{Pid, Process, Task};
@@ -56,6 +58,23 @@ pub fn relieve(task: &Arc<Task>) {
     }
     // A signal ends the wait: it is delivered first, and may be the end.
     let _ = sched::sleep_until(monotonic_ns() + PAUSE_NS);
+}
+
+/// A store of the kernel's to the current program's memory has failed, and the program cannot be told so: the same as [`relieve`] if that was for want of a
+/// frame. Returns whether the store may be tried again. No lock may be held.
+pub fn relieve_store(task: &Arc<Task>, address: u64, bytes: u64) -> bool {
+    let first = address & !(PAGE_SIZE - 1);
+    for page in (first..address.saturating_add(bytes)).step_by(PAGE_SIZE as usize) {
+        match sched::with_space(|space| space.fault(VirtAddr(page), Access::Write)) {
+            Some(Ok(())) => {}
+            Some(Err(Fault::OutOfMemory)) => {
+                relieve(task);
+                return task.process.group.lock().exit_status().is_none();
+            }
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// Whether who wants memory has only to wait. If not, it is the caller's turn to choose a victim.
