@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use foldspace::Frame;
 use foldspace::addr::{Index, PAGE_SIZE};
@@ -60,6 +60,63 @@ impl Arena {
         // SAFETY: `page` has 4096 bytes (invariant 1) and `index` is below 512; frames are aligned to 4096 bytes; every access to an entry is atomic,
         // here and in the manager; `sync`'s atomic is, or wraps, that of the standard library.
         Some(unsafe { page.cast::<sync::AtomicU64>().add(index.get()).as_ref() })
+    }
+
+    /// Loads `N` bytes at a multiple of `N`: 1, 2, 4 or 8 at once, 16 in two. `None` for other sizes, and outside the arena.
+    #[inline(always)]
+    pub(crate) fn load_word<const N: usize>(&self, frame: Frame, offset: usize) -> Option<[u8; N]> {
+        let place = self.word(frame, offset, N)?;
+        let mut bytes = [0; N];
+        // SAFETY: `place` has `N` bytes of a frame, at a multiple of `N`; any bytes are valid for atomics, and all access to guests' pages is by such,
+        // or races as a processor's would (see `pieces`).
+        unsafe {
+            match N {
+                1 => bytes.fill(place.cast::<AtomicU8>().as_ref().load(Ordering::Relaxed)),
+                2 => bytes.copy_from_slice(&place.cast::<AtomicU16>().as_ref().load(Ordering::Relaxed).to_ne_bytes()),
+                4 => bytes.copy_from_slice(&place.cast::<AtomicU32>().as_ref().load(Ordering::Relaxed).to_ne_bytes()),
+                8 => bytes.copy_from_slice(&place.cast::<AtomicU64>().as_ref().load(Ordering::Relaxed).to_ne_bytes()),
+                16 => {
+                    let words = place.cast::<[AtomicU64; 2]>().as_ref();
+                    for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+                        to.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(bytes)
+    }
+
+    /// Stores them, as [`Arena::load_word`].
+    #[inline(always)]
+    pub(crate) fn store_word<const N: usize>(&self, frame: Frame, offset: usize, value: [u8; N]) -> Option<()> {
+        let place = self.word(frame, offset, N)?;
+        // SAFETY: as for `load_word`.
+        unsafe {
+            match *value.as_slice() {
+                [byte] => place.cast::<AtomicU8>().as_ref().store(byte, Ordering::Relaxed),
+                [a, b] => place.cast::<AtomicU16>().as_ref().store(u16::from_ne_bytes([a, b]), Ordering::Relaxed),
+                [a, b, c, d] => {
+                    place.cast::<AtomicU32>().as_ref().store(u32::from_ne_bytes([a, b, c, d]), Ordering::Relaxed);
+                }
+                _ if N == 8 || N == 16 => {
+                    for (at, word) in value.chunks_exact(8).enumerate() {
+                        let word = word.try_into().map_or(0, u64::from_ne_bytes);
+                        place.cast::<AtomicU64>().add(at).as_ref().store(word, Ordering::Relaxed);
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    /// `len` bytes from `offset` of a frame, which is a multiple of `len`.
+    #[inline(always)]
+    fn word(&self, frame: Frame, offset: usize, len: usize) -> Option<NonNull<u8>> {
+        let fits = offset.is_multiple_of(len) && offset + len <= PAGE_BYTES;
+        // SAFETY: within the frame.
+        if fits { self.frame(frame).map(|page| unsafe { page.add(offset) }) } else { None }
     }
 
     /// Copies bytes of a frame out, as a processor's loads do: eight at a time where both ends are aligned, without any order among them.

@@ -65,6 +65,10 @@ impl Host {
         &self.memory
     }
 
+    pub(crate) fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+
     /// A new processor, which runs no address space yet.
     pub fn processor(&self, size: CacheSize) -> Processor {
         Processor::new(self.machine.clone(), size)

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arena;
+mod guest;
 mod host;
 mod layouts;
 mod mmu;
@@ -8,6 +9,7 @@ mod platform;
 mod sync;
 
 pub use arena::Arena;
+pub use guest::{Cpu, Guest, Heed, Permissions, Reason, Stop};
 pub use host::{Host, HostError};
 pub use layouts::Layouts;
 pub use mmu::{

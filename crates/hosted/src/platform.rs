@@ -11,6 +11,7 @@ use crossbeam_epoch::{Collector, Guard, LocalHandle};
 use foldspace::platform::{Flush, Platform, SpaceId};
 
 use crate::arena::Arena;
+use crate::guest::line::{Line, barrier};
 use crate::mmu::SharedCaches;
 use crate::sync::Mutex;
 
@@ -26,11 +27,18 @@ pub(crate) struct Machine {
     pub(crate) arena: Arc<Arena>,
     collector: Collector,
     processors: Mutex<Vec<Weak<SharedCaches>>>,
+    /// Of processors of guests.
+    lines: Mutex<Vec<Arc<Line>>>,
 }
 
 impl Machine {
     pub(crate) fn new(arena: Arc<Arena>) -> Arc<Machine> {
-        Arc::new(Machine { arena, collector: Collector::new(), processors: Mutex::new(Vec::new()) })
+        Arc::new(Machine {
+            arena,
+            collector: Collector::new(),
+            processors: Mutex::new(Vec::new()),
+            lines: Mutex::new(Vec::new()),
+        })
     }
 
     /// From now on shootdowns reach `caches`, until it is dropped.
@@ -38,6 +46,26 @@ impl Machine {
         let mut processors = self.processors.lock();
         processors.retain(|processor| processor.strong_count() > 0);
         processors.push(Arc::downgrade(caches));
+    }
+
+    /// From now on shootdowns reach the guest's processor with this line.
+    pub(crate) fn join_line(&self, line: &Arc<Line>) {
+        self.lines.lock().push(line.clone());
+    }
+
+    /// Ends that.
+    pub(crate) fn leave_line(&self, line: &Arc<Line>) {
+        self.lines.lock().retain(|other| !Arc::ptr_eq(other, line));
+    }
+
+    /// Makes the processors of guests that run `space` forget, and waits until none of them uses what it is to forget.
+    fn shoot_lines(&self, space: SpaceId, flush: Flush) {
+        let lines = self.lines.lock();
+        // Not `any`: all of them are asked before the one barrier.
+        if lines.iter().filter(|line| line.ask(space, flush)).count() > 0 {
+            barrier();
+            lines.iter().for_each(|line| line.wait());
+        }
     }
 
     /// The caches of every processor that lives.
@@ -70,7 +98,7 @@ impl HostPlatform {
 
 // SAFETY:
 // - A processor holds the lock of its caches from the look-up of a translation to the end of the access that uses it. A shootdown takes each
-//   processor's lock, so when it returns no access uses what it dropped, and none will.
+//   processor's lock, so when it returns no access uses what it dropped, and none will. For processors of guests: see `guest::line`.
 // - All guards are of the one collector of this machine.
 unsafe impl Platform for HostPlatform {
     fn shootdown(&self, space: SpaceId, flush: Flush) {
@@ -79,6 +107,7 @@ unsafe impl Platform for HostPlatform {
             caches.flush_uppers(space);
             caches.flush_leaves(space, flush);
         }
+        self.machine.shoot_lines(space, flush);
     }
 
     fn pin(&self) -> Guard {
@@ -137,4 +166,29 @@ fn thread_number() -> usize {
         }
     });
     number.unwrap_or(0)
+}
+
+/// membarrier(2): a barrier on every thread of this process that runs, for who calls it.
+pub(crate) mod membarrier {
+    /// From `linux/membarrier.h`.
+    const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
+    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+
+    fn call(command: libc::c_int) -> bool {
+        // SAFETY: the call takes no pointers and changes nothing but the order in which memory is seen.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+    }
+
+    /// Whether there is such a call, and this process may use it from now on.
+    pub(crate) fn register() -> bool {
+        call(REGISTER_PRIVATE_EXPEDITED)
+    }
+
+    /// The barrier.
+    ///
+    /// # Panics
+    /// If the call fails though it was registered for: translations would be used that must not be.
+    pub(crate) fn run() {
+        assert!(call(PRIVATE_EXPEDITED), "membarrier works once it is registered for");
+    }
 }

@@ -18,6 +18,7 @@ mod fork;
 mod heap;
 mod mapping;
 mod named;
+mod restore;
 mod row;
 mod tables;
 
@@ -62,10 +63,19 @@ fn arguments() -> Result<Arguments, lexopt::Error> {
 
 fn all_rows() -> Vec<Row> {
     // The tiny process comes first: later rows leave the allocator's memory behind.
-    [fork::rows(), named::rows(), tables::rows(), calls::rows(), mapping::rows(), fault::rows(), heap::rows()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        fork::rows(),
+        named::rows(),
+        tables::rows(),
+        calls::rows(),
+        mapping::rows(),
+        fault::rows(),
+        heap::rows(),
+        restore::rows(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn main() -> ExitCode {

@@ -12,8 +12,10 @@ pub mod maps;
 pub mod mode;
 pub mod process;
 pub mod region;
+pub mod restore_point;
 pub mod shared;
 pub mod statistics;
+pub mod target;
 
 pub use counter::Counter;
 pub use region::{Protection, Region};

@@ -2,10 +2,10 @@
 
 mod caches;
 mod processor;
-mod walk;
+pub(crate) mod walk;
 
 pub(crate) use caches::SharedCaches;
 pub use caches::{CacheSize, Stale};
 pub use processor::{AccessError, Processor, ProcessorStats, Refusal};
 pub use walk::{Cause, Leaf, PageFault, Rights, Translation};
-pub(crate) use walk::{leaves, translate};
+pub(crate) use walk::{Upper, leaves, translate};

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::futex::{self, Leaving};
 use super::signal::info::code;
 use super::signal::{Signal, fatal_pending};
-use super::{Process, Task, ptrace, timer, tree};
+use super::{Process, Task, ptrace, restore_point, timer, tree};
 use crate::mm::uaccess;
 use crate::sched;
 
@@ -115,6 +115,7 @@ fn leave(task: &Arc<Task>, status: ExitStatus) {
     crate::syscall::ipc::semaphores::process_ended(process.pid);
     let program = process.exe.lock().take();
     drop(program);
+    restore_point::forget(task);
     let never_run = process.handed_over.lock().take();
     drop(never_run);
     if process.pid == tree::INIT {

@@ -1,5 +1,6 @@
 //! [`Task`] and [`Process`]: the records.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -16,6 +17,7 @@ use super::exit::{ExitStatus, VforkDone};
 use super::limits::Limits;
 use super::policy::{Class, MemoryPolicy};
 use super::ptrace::Trace;
+use super::restore_point::RestorePoint;
 use super::signal::action::Handlers;
 use super::signal::pending::Pending;
 use super::signal::state::TaskSignals;
@@ -277,6 +279,8 @@ pub struct Process {
     pub nice: AtomicI32,
     /// What it has registered for with `membarrier`, as the commands' bits.
     pub membarrier: AtomicU32,
+    /// What it can go back to.
+    pub(super) restore_point: Mutex<Option<Box<RestorePoint>>>,
     pub(super) accounts: Mutex<Accounts>,
 }
 
@@ -351,6 +355,7 @@ impl Process {
             nice: AtomicI32::new(0),
             oom_score_adjustment: AtomicI32::new(0),
             membarrier: AtomicU32::new(0),
+            restore_point: Mutex::new(None),
             accounts: Mutex::new(Accounts::default()),
         }
     }
