@@ -26,6 +26,12 @@ on_both! {
         shell(system, "kill -TERM $$").assert().code(143);
     }
 
+    fn who_takes_all_memory_is_ended_and_nobody_else(system: System) {
+        let script = r#"sleep 1000 & awk 'BEGIN { s = "0123456789abcdef"; while (1) s = s s }'; echo $?; kill $! && echo sleeper lives"#;
+        let done = run(system, &["--memory", "256M"], &["busybox", "sh", "-c", script]).assert().success();
+        assert!(stdout(&done).ends_with("137\nsleeper lives\n"), "{}", stdout(&done));
+    }
+
     fn arguments_arrive_as_they_are(system: System) {
         let args = ["printf", "<%s>", "two words", "", "*", "-v", "--", "ü"];
         run(system, &[], &[&["busybox"], &args[..]].concat()).assert().success().stdout_eq("<two words><><*><-v><--><ü>");

@@ -106,6 +106,13 @@ impl Place {
         checked(unsafe { libc::mremap(self.at(), pages * PAGE, new_pages * PAGE, 0) } as i64).map(drop)
     }
 
+    /// Whether a page is mapped.
+    pub fn is_mapped(self) -> bool {
+        let mut resident = 0;
+        // SAFETY: room for what is said of one page.
+        unsafe { libc::mincore(self.at(), PAGE, &mut resident) == 0 }
+    }
+
     /// A word of memory that is mapped and can be read (or whose fault a handler mends).
     pub fn load(self) -> u64 {
         // SAFETY: callers know that it is mapped, and aligned; others may store to it at any time, so it is an atomic.

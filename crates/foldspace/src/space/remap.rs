@@ -85,28 +85,38 @@ impl AddressSpace {
         {
             return Err(Error::BadRange);
         }
+        // Of several areas, how many bytes have moved: what is tried again begins after them.
+        let mut moved = 0;
         retry_after_reclaim(&self.memory, |guard| {
             let layout = self.writer.lock();
             match request.to {
-                Destination::Fixed(to) if len == new_len => self.move_areas(guard, &layout, &request, to),
+                Destination::Fixed(to) if len == new_len => self.move_areas(guard, &layout, &request, to, &mut moved),
                 _ => self.remap_area(guard, &layout, &request),
             }
         })
     }
 
-    /// Moves every area in the range, with the holes between them.
-    fn move_areas(&self, guard: &Guard, layout: &Layout, request: &RemapRequest, to: VirtAddr) -> Result<VirtAddr> {
+    /// Moves every area in the range, with the holes between them, but for the first `moved` bytes, which says how far it has come.
+    fn move_areas(
+        &self,
+        guard: &Guard,
+        layout: &Layout,
+        request: &RemapRequest,
+        to: VirtAddr,
+        moved: &mut u64,
+    ) -> Result<VirtAddr> {
         let range = PageRange::from_len(request.start, request.len).ok_or(Error::NotMapped)?;
         let target = PageRange::from_len(to, request.len).ok_or(Error::BadRange)?;
         if range.intersect(target).is_some() {
             return Err(Error::BadRange);
         }
         let version = self.vmas.hold(guard);
-        if version.view().find(range.start()).is_none() {
+        if *moved == 0 && version.view().find(range.start()).is_none() {
             return Err(Error::NotMapped);
         }
-        for area in version.view().range(range) {
-            let Some(part) = area.range.intersect(range) else { continue };
+        let Some(rest) = PageRange::new(VirtAddr(range.start().get() + *moved), range.end()) else { return Ok(to) };
+        for area in version.view().range(rest) {
+            let Some(part) = area.range.intersect(rest) else { continue };
             let skipped = part.start().get() - range.start().get();
             let one = RemapRequest {
                 start: part.start(),
@@ -116,6 +126,7 @@ impl AddressSpace {
                 leave: request.leave,
             };
             self.remap_area(guard, layout, &one)?;
+            *moved = part.end().get() - range.start().get();
         }
         Ok(to)
     }

@@ -135,3 +135,32 @@ fn a_move_is_seen_by_processors_with_the_stalest_caches() {
         assert_filled(processor, &space, FROM + 3 * PAGE + GIB, 8);
     }
 }
+
+/// What has moved when memory runs out stays moved, and what is tried again is the rest: the first area is not looked for where it no longer is.
+#[test]
+fn several_areas_of_which_the_first_have_moved_when_memory_runs_out() {
+    const AREA: u64 = 4 * PAGE;
+    const TO: u64 = 40 * GIB;
+    // Each in tables of its own, here and there.
+    let areas = [0, GIB, 2 * GIB];
+    let mut refused = 0;
+    for frames in 0.. {
+        let (host, space, mut processor) = filled(64 << 20, &areas.map(|area| (FROM + area, AREA / PAGE)));
+        host.memory().fail_after(Some(frames));
+        let moved = move_to(&space, FROM, 2 * GIB + AREA, TO, Leave::Hole);
+        host.memory().fail_after(None);
+        host.memory().check(&[&space], &[]).unwrap();
+        let there = areas.iter().filter(|&&area| space.vmas().view().find(VirtAddr(TO + area)).is_some()).count();
+        for (number, area) in areas.iter().enumerate() {
+            let base = if number < there { TO } else { FROM };
+            assert_filled(&mut processor, &space, base + area, AREA / PAGE);
+        }
+        let Err(error) = moved else {
+            assert_eq!(there, areas.len());
+            break;
+        };
+        assert_eq!(error, Error::OutOfMemory, "{there} have moved");
+        refused += u64::from(there > 0);
+    }
+    assert!(refused > 0, "memory never ran out between two areas");
+}

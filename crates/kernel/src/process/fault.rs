@@ -28,7 +28,8 @@ fn access(error_code: u64) -> Access {
     }
 }
 
-/// A page fault of the current program that the memory manager could not resolve: SIGSEGV, SIGBUS, or SIGKILL when no frame is left.
+/// A page fault of the current program that the memory manager could not resolve: SIGSEGV or SIGBUS. When no frame is
+/// left, somebody has to go.
 pub fn handle_page_fault(_frame: &mut TrapFrame, address: u64, error_code: u64) {
     let task = sched::current();
     // Asked again for the reason: it may even have become possible meanwhile, and the program simply tries again.
@@ -42,11 +43,8 @@ pub fn handle_page_fault(_frame: &mut TrapFrame, address: u64, error_code: u64) 
         Fault::NotMapped => SigInfo::fault(Signal::SEGV, code::SEGV_MAPERR, address),
         Fault::AccessDenied => SigInfo::fault(Signal::SEGV, code::SEGV_ACCERR, address),
         Fault::PastEnd => SigInfo::fault(Signal::BUS, code::BUS_ADRERR, address),
-        Fault::OutOfMemory => {
-            log::warn!("out of memory: killed process {} ({})", task.tgid, Lossy(&task.comm()));
-            task.process.begin_exit(super::exit::ExitStatus::Killed(Signal::KILL));
-            return;
-        }
+        // Tried again, when there is some, unless this is the one that has to go.
+        Fault::OutOfMemory => return super::oom::relieve(&task),
     };
     send::force(&task, info);
 }

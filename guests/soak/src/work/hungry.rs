@@ -1,4 +1,4 @@
-//! Takes nearly all memory, keeps it for a moment, and gives it back.
+//! Takes nearly all memory, or all, keeps it for a moment, and gives it back.
 
 use std::time::Duration;
 
@@ -16,23 +16,43 @@ const MOST: usize = (4 << 30) / PAGE;
 /// MADV_POPULATE_WRITE: like storing to each page, but refused where a store would be the end.
 const POPULATE_WRITE: i32 = 23;
 
+/// How much is taken.
+#[derive(Clone, Copy)]
+enum Appetite {
+    /// So many pages are left to the others.
+    Leaves(usize),
+    /// Everything, by a call that may say no.
+    UntilRefused,
+    /// Everything, by stores: one of them is the end, of this child most likely, since it has most.
+    ToTheEnd,
+}
+
 pub fn work(board: &Board, seed: u64) -> Result<(), String> {
     let mut life = Life::new(board, seed);
     // Most of the time there is enough for everybody.
     while life.goes_on() && life.roll(4) != 0 {
         std::thread::sleep(Duration::from_millis(100));
     }
-    // Down to between nothing and 16 MiB.
-    let left = life.roll(17) * 256;
+    let appetite = match life.roll(4) {
+        0 => Appetite::ToTheEnd,
+        1 => Appetite::UntilRefused,
+        // Up to 16 MiB.
+        _ => Appetite::Leaves(life.roll(17) * 256),
+    };
     board.set_scarce(1);
     let mut taken = 0;
-    while life.goes_on() {
+    // However long it takes: it is for the others that memory is to be scarce.
+    while !board.is_over() {
         let free = figures::free_kib().map_err(|error| error.to_string())? as usize / 4;
-        if free < left + PART || taken + free > MOST {
+        if taken + free > MOST || matches!(appetite, Appetite::Leaves(left) if free < left + PART) {
             break;
         }
         let at = BASE.page(taken);
-        match at.map(PART, RW).and_then(|()| at.advise(PART, POPULATE_WRITE)) {
+        let populated = at.map(PART, RW).and_then(|()| match appetite {
+            Appetite::ToTheEnd => Ok(()),
+            _ => at.advise(PART, POPULATE_WRITE),
+        });
+        match populated {
             Ok(()) => (0..PART).for_each(|page| at.page(page).store(page as u64)),
             Err(error) if out_of_memory(&error) || error.raw_os_error() == Some(libc::EFAULT) => {
                 board.count(0, 1);

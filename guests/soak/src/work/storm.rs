@@ -137,6 +137,7 @@ impl Window<'_> {
         };
         if tried("mremap away", moved)? == Done::Refused {
             self.refused += 1;
+            self.forget_what_went(from, pages);
             return self.verify(from, pages);
         }
         let right = (0..pages).all(|page| access & libc::PROT_READ == 0 || self.is_at(from + page, there.page(page)));
@@ -147,9 +148,18 @@ impl Window<'_> {
         if tried("mremap back", there.move_to(pages, here, pages, 0))? == Done::Refused {
             self.refused += 1;
             tried("munmap", there.unmap(pages))?;
-            self.pages[from..from + pages].fill(Page::Hole);
+            self.forget_what_went(from, pages);
         }
         self.verify(from, pages)
+    }
+
+    /// Pages that are areas of several kinds move area by area: those before the one that was refused are where they were to go (`mremap(2)`).
+    fn forget_what_went(&mut self, from: usize, pages: usize) {
+        for page in from..from + pages {
+            if !self.base.page(page).is_mapped() {
+                self.pages[page] = Page::Hole;
+            }
+        }
     }
 
     /// mremap that shortens, and makes longer again.

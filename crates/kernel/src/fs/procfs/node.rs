@@ -75,6 +75,7 @@ pub enum ProcessFile {
     Limits,
     Mounts,
     Mountinfo,
+    OomScore,
     OomScoreAdj,
     Wchan,
     Cgroup,
@@ -256,6 +257,7 @@ const PROCESS: &[(&str, Part)] = &[
     ("mountinfo", Part::File(ProcessFile::Mountinfo)),
     ("wchan", Part::File(ProcessFile::Wchan)),
     ("cgroup", Part::File(ProcessFile::Cgroup)),
+    ("oom_score", Part::File(ProcessFile::OomScore)),
     ("oom_score_adj", Part::File(ProcessFile::OomScoreAdj)),
 ];
 

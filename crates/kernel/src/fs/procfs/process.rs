@@ -16,7 +16,7 @@ use crate::fs::fdtable::AtExec;
 use crate::fs::tty;
 use crate::fs::{File, mount};
 use crate::process::usage::TICKS_PER_SECOND;
-use crate::process::{Task, tree};
+use crate::process::{Task, oom, tree};
 
 /// Most bytes of arguments or environment that are shown: user memory must not fill the kernel's heap.
 const STRINGS_MAX: u64 = 256 * 1024;
@@ -43,6 +43,7 @@ pub fn text(file: ProcessFile, task: &Arc<Task>, out: &mut Vec<u8>) -> Result<()
         ProcessFile::Limits => limits(task, out),
         ProcessFile::Mounts => mounts(task, out),
         ProcessFile::Mountinfo => mount_info(task, out),
+        ProcessFile::OomScore => Text(out).put(format_args!("{}\n", oom::score(&task.process))),
         ProcessFile::OomScoreAdj => {
             let adjustment = task.process.oom_score_adjustment.load(Ordering::Relaxed);
             Text(out).put(format_args!("{adjustment}\n"));

@@ -171,10 +171,7 @@ impl Registers {
         const MXCSR_RESERVED: u32 = 0xffff_0000;
         let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]);
         let unknown = u64::from(bytes[LEGACY_SIZE]) & !u64::from(cpu::XSTATE_MASK);
-        if mxcsr & MXCSR_RESERVED != 0
-            || unknown != 0
-            || bytes[LEGACY_SIZE + 1..LEGACY_SIZE + 64].iter().any(|&b| b != 0)
-        {
+        if mxcsr & MXCSR_RESERVED != 0 || unknown != 0 || bytes[LEGACY_SIZE + 1..LEGACY_SIZE + 64] != [0; 63] {
             return Err(Errno::EINVAL);
         }
         self.fpu = FpuState::from_user(*bytes);

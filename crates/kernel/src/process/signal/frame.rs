@@ -23,7 +23,7 @@ use crate::arch::context::XSAVE_SIZE;
 use crate::arch::{FpuState, TrapFrame};
 use crate::errno::Errno;
 use crate::mm::uaccess;
-use crate::process::Task;
+use crate::process::{Task, oom};
 
 /// Bytes below the stack pointer that functions may use without telling (System V ABI).
 const RED_ZONE: u64 = 128;
@@ -151,7 +151,7 @@ pub fn enter_handler(
         return Err(Errno::EFAULT);
     }
 
-    write_fpstate(fpstate, fpu)?;
+    write_fpstate(task, fpstate, fpu)?;
     let trap = task.last_trap();
     let context = SignalContext {
         r8: frame.r8,
@@ -194,7 +194,7 @@ pub fn enter_handler(
         },
         info: info.to_bytes(),
     };
-    uaccess::write(base, &record)?;
+    write_to_stack(task, base, record.as_bytes())?;
 
     if alternate.flags & SS_AUTODISARM != 0 {
         task.signals.lock().alternate = AlternateStack::DISABLED;
@@ -272,7 +272,7 @@ fn stack_top(stack_pointer: u64, action: &Action, alternate: &AlternateStack) ->
     stack_pointer.wrapping_sub(RED_ZONE)
 }
 
-fn write_fpstate(to: u64, fpu: &FpuState) -> Result<(), Errno> {
+fn write_fpstate(task: &Arc<Task>, to: u64, fpu: &FpuState) -> Result<(), Errno> {
     let mut bytes = [0; XSAVE_SIZE + MAGIC2_SIZE];
     bytes[..XSAVE_SIZE].copy_from_slice(fpu.as_bytes());
     let reserved = SoftwareReserved {
@@ -284,7 +284,17 @@ fn write_fpstate(to: u64, fpu: &FpuState) -> Result<(), Errno> {
     };
     bytes[SOFTWARE_RESERVED..SOFTWARE_RESERVED + size_of::<SoftwareReserved>()].copy_from_slice(reserved.as_bytes());
     bytes[XSAVE_SIZE..].copy_from_slice(&FP_XSTATE_MAGIC2.to_le_bytes());
-    uaccess::write_bytes(to, &bytes)
+    write_to_stack(task, to, &bytes)
+}
+
+/// Writes a part of a frame. A stack that wants memory gets it, as if the program had called the handler itself.
+fn write_to_stack(task: &Arc<Task>, to: u64, bytes: &[u8]) -> Result<(), Errno> {
+    loop {
+        let written = uaccess::write_bytes(to, bytes);
+        if written.is_ok() || !oom::relieve_store(task, to, bytes.len() as u64) {
+            return written;
+        }
+    }
 }
 
 /// What a frame says the vector state is to be. Without the magic words only the legacy part counts (Linux's `check_xstate_in_sigframe`).

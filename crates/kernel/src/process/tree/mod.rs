@@ -292,6 +292,11 @@ pub fn processes() -> Vec<Arc<Process>> {
     lock().nodes().map(|node| node.process.clone()).collect()
 }
 
+/// The process of the lowest number that is not below `from`. Needs no memory.
+pub fn next_process(from: Pid) -> Option<Arc<Process>> {
+    lock().entries.range(from..).find_map(|(_, entry)| Some(entry.node.as_ref()?.process.clone()))
+}
+
 /// The members of a process group, zombies included. O(processes).
 pub fn group(pgid: Pid) -> Vec<Arc<Process>> {
     lock().nodes().filter(|node| node.process.pgid() == pgid).map(|node| node.process.clone()).collect()
