@@ -242,7 +242,9 @@ fn flags(flags: VmaFlags, guards: u64, out: &mut Vec<u8>) {
         (has(VmaFlags::MAY_EXEC), "me"),
         (has(VmaFlags::SHARED), "ms"),
         (has(VmaFlags::GROWS_DOWN), "gd"),
+        (has(VmaFlags::WATCH_MISSING), "um"),
         (guards > 0, "gu"),
+        (has(VmaFlags::WATCH_WRITES), "uw"),
         (has(VmaFlags::LOCKED), "lo"),
         (has(VmaFlags::SEQUENTIAL), "sr"),
         (has(VmaFlags::RANDOM), "rr"),
@@ -256,6 +258,7 @@ fn flags(flags: VmaFlags, guards: u64, out: &mut Vec<u8>) {
         (has(VmaFlags::NO_HUGE_PAGE), "nh"),
         (has(VmaFlags::MERGEABLE), "mg"),
         (has(VmaFlags::DROPPABLE), "dp"),
+        (has(VmaFlags::WATCH_UNMAPPED), "ui"),
         (has(VmaFlags::SEALED), "sl"),
     ];
     for (_, letters) in letters.iter().filter(|(shown, _)| *shown) {

@@ -105,6 +105,9 @@ impl AddressSpace {
                 return Err(Fault::NotMapped);
             };
             check_access(vma, access, force)?;
+            if vma.flags.intersects(VmaFlags::WATCHED) {
+                self.ask_watcher(vma, addr, access)?;
+            }
             let attempt = match access {
                 Access::Write => self.write_fault(guard, version, vma, addr)?,
                 Access::Read | Access::Execute => self.read_fault(guard, version, vma, addr, access)?,
@@ -236,7 +239,7 @@ impl AddressSpace {
     }
 
     /// Maps the object's own frame.
-    fn install_object(
+    pub(super) fn install_object(
         &self,
         version: VersionRef<'_>,
         vma: &Vma,
@@ -397,7 +400,7 @@ impl AddressSpace {
 }
 
 /// Puts a private frame of our own into a slot, and lets go of what was there.
-fn install_anon(
+pub(super) fn install_anon(
     memory: &Memory,
     table: &mut Exclusive<'_>,
     addr: VirtAddr,
@@ -428,11 +431,11 @@ fn check_access(vma: &Vma, access: Access, force: Force) -> Result<(), Fault> {
 }
 
 /// Pages of areas that allow nothing stay out of reach of user mode.
-fn user(flags: VmaFlags) -> u64 {
+pub(super) fn user(flags: VmaFlags) -> u64 {
     if flags.intersects(VmaFlags::ACCESS) { Entry::USER } else { 0 }
 }
 
-fn no_execute(flags: VmaFlags) -> u64 {
+pub(super) fn no_execute(flags: VmaFlags) -> u64 {
     if flags.contains(VmaFlags::EXEC) { 0 } else { Entry::NO_EXECUTE }
 }
 

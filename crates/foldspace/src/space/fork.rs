@@ -13,10 +13,10 @@ use crate::frame::Garbage;
 use crate::platform::Flush;
 use crate::sync::atomic::Ordering;
 use crate::table::Touch;
-use crate::vma::{Vma, VmaFlags};
+use crate::vma::{Vma, VmaFlags, Watcher};
 
 /// What a child does not inherit as it is.
-const NOT_INHERITED: VmaFlags = VmaFlags::DONT_FORK.union(VmaFlags::WIPE_ON_FORK).union(LOCK);
+const NOT_INHERITED: VmaFlags = VmaFlags::DONT_FORK.union(VmaFlags::WIPE_ON_FORK).union(VmaFlags::WATCHED).union(LOCK);
 
 impl AddressSpace {
     /// An address space with the same content. In mode [`ForkMode::Full`] O(1): one frame, the root's own entries, one shootdown; and one
@@ -96,7 +96,7 @@ impl AddressSpace {
             }
             // As they are otherwise: Linux joins no VMAs at fork, so that both have the same lines in maps.
             let mut change = self.vmas.change(guard, vma.range);
-            let bare = Vma { flags: vma.flags - LOCK, ..vma };
+            let bare = Vma { flags: vma.flags - LOCK - VmaFlags::WATCHED, watcher: Watcher::NOBODY, ..vma };
             let (range, wiped) = (bare.range, bare.flags.contains(VmaFlags::WIPE_ON_FORK));
             change.splice([bare])?;
             match wiped {

@@ -10,7 +10,7 @@ use super::{AddressSpace, Layout, MapRequest, Placement, retry_after_reclaim};
 use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::Overcommit;
-use crate::vma::{Backing, Vma, VmaFlags};
+use crate::vma::{Backing, Vma, VmaFlags, Watcher};
 
 impl AddressSpace {
     /// Maps `request` and returns its address. O(log VMAs), more only where it replaces something.
@@ -65,7 +65,14 @@ impl AddressSpace {
             }
             Backing::Reference(reference) => flags.set(VmaFlags::FILE_OF_ZEROS, reference.file().is_some()),
         }
-        let vma = Vma { range, flags, page_offset: request.page_offset, backing: request.backing.clone(), name: None };
+        let vma = Vma {
+            range,
+            flags,
+            page_offset: request.page_offset,
+            backing: request.backing.clone(),
+            name: None,
+            watcher: Watcher::NOBODY,
+        };
         self.replace(guard, range, Some(vma))?;
         Ok(range.start())
     }

@@ -44,6 +44,7 @@ mod snapshot;
 mod types;
 mod unmap;
 mod usage;
+mod watch;
 
 use alloc::sync::Arc;
 
@@ -71,6 +72,7 @@ pub(crate) use relink::Relinks;
 pub use remap::{Destination, Leave, RemapRequest};
 pub use snapshot::Snapshot;
 pub use types::{Access, Fault, ForkMode, Layout, MAX_MAP_COUNT, MapRequest, Placement, STACK_GUARD_GAP, Usage};
+pub use watch::{Fill, Protection, Watched};
 
 /// An address space: a page table and the VMAs that say what belongs in it.
 ///

@@ -230,7 +230,13 @@ fn may(flags: VmaFlags) -> VmaFlags {
 /// Brings a leaf in line with its VMA. What becomes writable stays to be found out by a fault if it may be shared.
 fn set_access(memory: &Memory, table: &mut Exclusive<'_>, index: Index, entry: Entry, flags: VmaFlags) {
     if entry.is_reference() {
-        table.put(index, Entry::NONE);
+        // Zeros that somebody has put there stay.
+        if !flags.intersects(VmaFlags::WATCHED) {
+            table.put(index, Entry::NONE);
+            return;
+        }
+        let forbidden = if flags.contains(VmaFlags::EXEC) { 0 } else { Entry::NO_EXECUTE };
+        table.change(index, forbidden, Entry::NO_EXECUTE - forbidden);
         return;
     }
     let (mut set, mut clear) = (0, 0);
@@ -239,6 +245,6 @@ fn set_access(memory: &Memory, table: &mut Exclusive<'_>, index: Index, entry: E
         if entry.is_object() { flags.contains(VmaFlags::SHARED) } else { memory.record(entry.frame()).refs() == 1 };
     give(Entry::USER, flags.intersects(VmaFlags::ACCESS));
     give(Entry::NO_EXECUTE, !flags.contains(VmaFlags::EXEC));
-    give(Entry::WRITE, flags.contains(VmaFlags::WRITE) && ours);
+    give(Entry::WRITE, flags.contains(VmaFlags::WRITE) && ours && !entry.is_marked());
     table.change(index, set, clear);
 }

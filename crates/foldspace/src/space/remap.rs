@@ -12,7 +12,7 @@ use super::{AddressSpace, Layout, Placement, retry_after_reclaim};
 use crate::addr::{PAGE_SHIFT, PAGE_SIZE, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::Garbage;
-use crate::vma::{PageCounts, Version, VersionCell, VersionRef, Vma, VmaFlags};
+use crate::vma::{PageCounts, Version, VersionCell, VersionRef, Vma, VmaFlags, Watcher};
 
 /// Where an area may go that is remapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,6 +197,7 @@ impl AddressSpace {
         }
         let mut moved = area.clone();
         (moved.range, moved.page_offset) = (target, if area.backing.has_offsets() { offset } else { 0 });
+        (moved.flags, moved.watcher) = (moved.flags - VmaFlags::WATCHED, Watcher::NOBODY);
         self.move_area(guard, &Move { area: moved, from: PageRange::from_len(start, len), to: target, leave })?;
         Ok(target.start())
     }
@@ -256,6 +257,7 @@ impl AddressSpace {
         Ok(true)
     }
 
+    /// What arrives elsewhere is not watched there: nobody was told that it moves.
     fn move_area(&self, guard: &Guard, wanted: &Move) -> Result<()> {
         let version = self.version_after(guard, wanted)?;
         let Some(from) = wanted.from else {

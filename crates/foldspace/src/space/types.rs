@@ -1,7 +1,8 @@
 //! What goes in and out of the operations of an address space.
 
+use super::Watched;
 use crate::addr::VirtAddr;
-use crate::vma::{Backing, VmaFlags};
+use crate::vma::{Backing, VmaFlags, Watcher};
 
 /// Linux's default for `vm.max_map_count`.
 pub const MAX_MAP_COUNT: u64 = 65_530;
@@ -127,6 +128,13 @@ pub enum Fault {
     AccessDenied,
     /// Past the end of the object (SIGBUS, BUS_ADRERR).
     PastEnd,
+    /// The VMA is watched, and the page is its watcher's to supply ([`super::AddressSpace::watch`]).
+    Watched {
+        /// Whose.
+        watcher: Watcher,
+        /// What the page lacks.
+        kind: Watched,
+    },
     /// No frame left (SIGKILL by the out-of-memory killer on Linux).
     OutOfMemory,
 }

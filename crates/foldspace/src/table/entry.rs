@@ -1,4 +1,4 @@
-//! A page-table entry, as the processor reads it (Intel SDM vol. 3, 4.5.4), with two of the bits that it ignores used by us.
+//! A page-table entry, as the processor reads it (Intel SDM vol. 3, 4.5.4), with three of the bits that it ignores used by us.
 
 use crate::addr::{Level, PAGE_SHIFT};
 use crate::frame::{Counts, Frame};
@@ -15,7 +15,7 @@ impl Entry {
     pub(crate) const NONE: Entry = Entry(0);
     /// A guard marker: nothing may be accessed here, whatever the VMA allows. A reference to nothing: it is copied with its table and counted
     /// like any reference, and no frame knows of it. In last-level tables only.
-    pub(crate) const GUARD: Entry = Entry(Entry::REFERENCE | Entry::MARKER);
+    pub(crate) const GUARD: Entry = Entry(Entry::REFERENCE | Entry::MARK);
 
     /// Some private page, or some table: for what all entries of those have in common.
     pub(crate) const PRIVATE: Entry = Entry(Entry::PRESENT);
@@ -30,8 +30,8 @@ impl Entry {
     pub(crate) const REFERENCE: u64 = 1 << 9;
     /// Ours: a frame of an object; in a table of level 2, a table that an object owns.
     pub(crate) const OBJECT: u64 = 1 << 10;
-    /// Ours: what makes a guard marker of a reference that is not present.
-    const MARKER: u64 = 1 << 11;
+    /// Ours: what makes a guard marker of a reference that is not present; in a leaf that is, that stores to the page are watched.
+    pub(crate) const MARK: u64 = 1 << 11;
     pub(crate) const NO_EXECUTE: u64 = 1 << 63;
     const FRAME: u64 = 0x000f_ffff_ffff_f000;
 
@@ -82,6 +82,10 @@ impl Entry {
     }
     pub(crate) const fn is_guard(self) -> bool {
         self.0 == Entry::GUARD.0
+    }
+    /// Whether stores to the page, which is present, are watched.
+    pub(crate) const fn is_marked(self) -> bool {
+        self.0 & (Entry::PRESENT | Entry::MARK) == Entry::PRESENT | Entry::MARK
     }
     pub(crate) const fn is_present(self) -> bool {
         self.0 & Entry::PRESENT != 0

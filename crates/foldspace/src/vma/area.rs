@@ -62,6 +62,12 @@ bitflags! {
         /// Only beside SHARED, without MAY_WRITE: what it shows was opened for writing, but may not be written through new mappings
         /// (F_SEAL_WRITE, F_SEAL_FUTURE_WRITE). Linux has VM_SHARED then, as with MAY_WRITE.
         const WRITE_SEALED = 1 << 23;
+        /// Pages that have no content yet are the watcher's to supply ([`Vma::watcher`]).
+        const WATCH_MISSING = 1 << 24;
+        /// Stores to pages that are marked are the watcher's to allow.
+        const WATCH_WRITES = 1 << 25;
+        /// Pages that the object has and that are not mapped here are the watcher's to show.
+        const WATCH_UNMAPPED = 1 << 26;
         /// It shows zeros of a file ([`Reference::zeros_of`]). Set when it is mapped, for the tree's summaries.
         const FILE_OF_ZEROS = 1 << 30;
         /// It shows an object. Set when it is mapped, so that the tree's summaries say where there are such areas.
@@ -72,6 +78,8 @@ bitflags! {
 impl VmaFlags {
     /// What mprotect sets. An area with none of it (PROT_NONE) cannot be accessed.
     pub const ACCESS: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::EXEC);
+    /// What a watcher can be told of.
+    pub const WATCHED: VmaFlags = VmaFlags::WATCH_MISSING.union(VmaFlags::WATCH_WRITES).union(VmaFlags::WATCH_UNMAPPED);
     /// What says that there is a file behind it, be it one without a name (Linux's `vm_file`).
     pub const FILE: VmaFlags = VmaFlags::OBJECT.union(VmaFlags::FILE_OF_ZEROS);
 }
@@ -121,6 +129,15 @@ impl Backing {
     }
 }
 
+/// Who answers the faults of a VMA with one of [`VmaFlags::WATCHED`]: a number that the embedder gives a meaning to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Watcher(pub u32);
+
+impl Watcher {
+    /// Nobody does.
+    pub const NOBODY: Watcher = Watcher(0);
+}
+
 /// A virtual memory area: one row of `/proc/PID/maps`. An immutable value in the leaves of the tree.
 #[derive(Clone, Debug)]
 pub struct Vma {
@@ -128,6 +145,8 @@ pub struct Vma {
     pub range: PageRange,
     /// Permissions and behaviour.
     pub flags: VmaFlags,
+    /// Who answers its faults, if its flags say so.
+    pub watcher: Watcher,
     /// Page of the backing at which the area starts (0 for private anonymous memory until mremap gives it a meaning).
     pub page_offset: u64,
     /// Where content comes from.
@@ -166,6 +185,7 @@ impl Vma {
             && self.flags == other.flags
             && self.page_offset == other.page_offset
             && self.backing.same(&other.backing)
+            && self.watcher == other.watcher
             && self.name == other.name
     }
     /// Whether this area shows at each address what `other` would show there if it reached that far: then what is left of both when one is cut
@@ -176,6 +196,7 @@ impl Vma {
         (self.flags ^ other.flags).difference(VmaFlags::WRITTEN).is_empty()
             && self.backing.same(&other.backing)
             && (!self.backing.has_offsets() || other.page_offset.wrapping_add(pages) == self.page_offset)
+            && self.watcher == other.watcher
             && self.name == other.name
     }
     /// Whether `self` and `next`, which must start where `self` ends, may be one VMA: Linux's rule (`can_vma_merge_after`

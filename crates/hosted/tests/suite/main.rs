@@ -32,4 +32,5 @@ mod sizes;
 mod snapshots;
 mod threads;
 mod truncation;
+mod watched;
 mod world;

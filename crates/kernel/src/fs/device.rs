@@ -16,12 +16,13 @@ use super::tty::{self, TtyBody};
 use crate::errno::Errno;
 use crate::mm;
 use crate::process::Task;
-use crate::syscall::SysResult;
+use crate::syscall::{SysResult, userfault};
 
 /// Numbers of `Documentation/admin-guide/devices.txt`.
 mod number {
     pub const MEMORY: u32 = 1;
     pub const SERIAL: u32 = 4;
+    pub const MISCELLANEOUS: u32 = 10;
     pub const ALTERNATE_TTY: u32 = 5;
 }
 
@@ -38,6 +39,8 @@ enum Simple {
     Random,
     /// Takes lines for the kernel's log.
     Log,
+    /// Makes descriptors that answer faults.
+    Userfault,
 }
 
 /// The devices of `/dev`: name, permission bits, number.
@@ -52,6 +55,7 @@ pub const DEVICES: &[(&str, u32, DeviceNumber)] = &[
     ("ttyS1", 0o600, DeviceNumber::new(4, 65)),
     ("ttyS2", 0o600, DeviceNumber::new(4, 66)),
     ("ttyS3", 0o600, DeviceNumber::new(4, 67)),
+    ("userfaultfd", 0o600, DeviceNumber::new(10, 126)),
     ("tty", 0o666, DeviceNumber::new(5, 0)),
     ("console", 0o600, DeviceNumber::new(5, 1)),
 ];
@@ -64,6 +68,7 @@ pub fn open(number: DeviceNumber) -> Result<Box<dyn Body>, Errno> {
         (number::MEMORY, 7) => Simple::Full,
         (number::MEMORY, 8 | 9) => Simple::Random,
         (number::MEMORY, 11) => Simple::Log,
+        (number::MISCELLANEOUS, 126) => Simple::Userfault,
         (number::SERIAL, minor @ 64..) => {
             let tty = tty::tty(minor as usize - 64).ok_or(Errno::ENXIO)?;
             return Ok(Box::new(TtyBody(tty)));
@@ -108,12 +113,14 @@ impl Body for Simple {
             Simple::Null => Ok(0),
             Simple::Zero | Simple::Full | Simple::Random => self.give(out),
             Simple::Log => Err(Errno::EAGAIN),
+            Simple::Userfault => Err(Errno::EINVAL),
         }
     }
 
     fn write(&self, _file: &File, _at: Option<u64>, from: &mut dyn Supply) -> SysResult {
         match self {
             Simple::Full => Err(Errno::ENOSPC),
+            Simple::Userfault => Err(Errno::EINVAL),
             Simple::Null | Simple::Zero | Simple::Random => Ok(from.remaining()),
             Simple::Log => {
                 let mut line = [0; 512];
@@ -134,6 +141,16 @@ impl Body for Simple {
 
     fn has_position(&self) -> bool {
         true
+    }
+
+    fn ioctl(&self, task: &Task, _file: &File, request: u32, argument: u64) -> SysResult {
+        /// `USERFAULTFD_IOC_NEW`.
+        const NEW_USERFAULT: u32 = 0xaa00;
+        match (self, request) {
+            (Simple::Userfault, NEW_USERFAULT) => userfault::new(task, argument as u32),
+            (Simple::Userfault, _) => Err(Errno::EINVAL),
+            _ => Err(Errno::ENOTTY),
+        }
     }
 
     fn ready(&self, _file: &File) -> Ready {

@@ -22,6 +22,7 @@ use super::socket::Socket;
 use super::timerfd::TimerFd;
 use crate::errno::Errno;
 use crate::process::Task;
+use crate::process::namespaces::Namespace;
 use crate::syscall::SysResult;
 
 bitflags! {
@@ -214,6 +215,10 @@ pub trait Body: Send + Sync {
     }
     /// The process that it stands for, if it does.
     fn pidfd(&self) -> Option<&PidFd> {
+        None
+    }
+    /// The namespace that it stands for, if it does.
+    fn namespace(&self) -> Option<&Namespace> {
         None
     }
     /// Calls `take` for each entry from the position on, until it says that it is full.

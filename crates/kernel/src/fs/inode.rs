@@ -12,6 +12,7 @@ use super::procfs::Node;
 use super::regular::Regular;
 use super::superblock::{self, Superblock};
 use crate::errno::Errno;
+use crate::process::namespaces::Namespace;
 use crate::time::{NANOS_PER_SECOND, realtime_ns};
 
 /// Type bits of `st_mode` (`include/uapi/linux/stat.h`).
@@ -153,6 +154,8 @@ pub enum Kind {
     Socket,
     /// Something of `/proc`, made when looked at.
     Proc(Node),
+    /// A namespace.
+    Namespace(Namespace),
     /// No file at all: an eventfd, a pidfd.
     Anonymous,
 }
@@ -195,7 +198,7 @@ impl Inode {
     /// Type bits of `st_mode`.
     pub fn type_bits(&self) -> u32 {
         match &self.kind {
-            Kind::Regular(_) => mode::S_IFREG,
+            Kind::Regular(_) | Kind::Namespace(_) => mode::S_IFREG,
             Kind::Directory => mode::S_IFDIR,
             Kind::Symlink(_) => mode::S_IFLNK,
             Kind::Fifo(_) => mode::S_IFIFO,

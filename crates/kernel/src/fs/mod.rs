@@ -25,6 +25,7 @@ pub mod inode;
 pub mod io;
 pub mod lock;
 pub mod mount;
+pub mod namespace;
 pub mod open;
 pub mod path;
 pub mod permission;
@@ -43,6 +44,7 @@ pub mod superblock;
 pub mod timerfd;
 pub mod tree;
 pub mod tty;
+pub mod userfault;
 
 pub use cpio::init_from_cpio;
 pub use dentry::Dentry;

@@ -8,6 +8,7 @@ use super::device;
 use super::directory::DirectoryBody;
 use super::file::{Body, File, NameOnly, OpenFlags};
 use super::inode::{Attributes, Inode, Kind, Writing};
+use super::namespace::NamespaceBody;
 use super::path::{FsContext, Last, LastLink, Lookup, Parent};
 use super::permission::{self, Wanted};
 use super::regular::{Regular, RegularBody};
@@ -158,6 +159,7 @@ fn open_permitted(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, E
         Kind::Character(number) => device::open(*number)?,
         Kind::Block(_) | Kind::Socket | Kind::Anonymous => return Err(Errno::ENXIO),
         Kind::Proc(node) => procfs::open(node, flags)?,
+        Kind::Namespace(namespace) => Box::new(NamespaceBody(namespace.clone())),
     };
     Ok(File::new(dentry.clone(), flags, body))
 }

@@ -22,6 +22,8 @@ pub enum FsType {
     Sockfs,
     /// Descriptors that are no file: eventfds, pidfds.
     AnonInode,
+    /// Namespaces.
+    Nsfs,
 }
 
 impl FsType {
@@ -34,6 +36,7 @@ impl FsType {
             FsType::Pipefs => 0x5049_5045,
             FsType::Sockfs => 0x534f_434b,
             FsType::AnonInode => 0x0904_1934,
+            FsType::Nsfs => 0x6e73_6673,
         }
     }
 }
@@ -109,6 +112,12 @@ pub fn sockets() -> &'static Arc<Superblock> {
 pub fn anon_inodes() -> &'static Arc<Superblock> {
     static ANON: spin::Once<Arc<Superblock>> = spin::Once::new();
     ANON.call_once(|| Superblock::new(FsType::AnonInode))
+}
+
+/// The instance that namespaces belong to.
+pub fn namespaces() -> &'static Arc<Superblock> {
+    static NSFS: spin::Once<Arc<Superblock>> = spin::Once::new();
+    NSFS.call_once(|| Superblock::new(FsType::Nsfs))
 }
 
 /// The instance that memfds belong to.

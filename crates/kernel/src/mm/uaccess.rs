@@ -7,9 +7,11 @@ use alloc::vec::Vec;
 
 use foldspace::VirtAddr;
 use foldspace::addr::PAGE_SIZE;
+use foldspace::space::Access;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::errno::Errno;
+use crate::fs::userfault;
 use crate::sched;
 
 /// An address that a program gave: nothing is known about it.
@@ -30,7 +32,11 @@ pub fn read_some(address: UserAddr, out: &mut [u8]) -> usize {
     if out.is_empty() {
         return 0;
     }
-    sched::with_space(|space| space.read(VirtAddr(address), out)).unwrap_or(0)
+    let done = sched::with_space(|space| space.read(VirtAddr(address), out)).unwrap_or(0);
+    if done < out.len() {
+        userfault::note_kernel_access(address.wrapping_add(done as u64), Access::Read);
+    }
+    done
 }
 
 /// Copies to the program until a byte cannot be written; returns how many could.
@@ -38,7 +44,11 @@ pub fn write_some(address: UserAddr, bytes: &[u8]) -> usize {
     if bytes.is_empty() {
         return 0;
     }
-    sched::with_space(|space| space.write(VirtAddr(address), bytes)).unwrap_or(0)
+    let done = sched::with_space(|space| space.write(VirtAddr(address), bytes)).unwrap_or(0);
+    if done < bytes.len() {
+        userfault::note_kernel_access(address.wrapping_add(done as u64), Access::Write);
+    }
+    done
 }
 
 /// Reads a value from the program. Its address need not be aligned.

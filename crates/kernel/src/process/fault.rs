@@ -15,6 +15,7 @@ use super::signal::{SigInfo, Signal, send};
 use super::task::Trap;
 use crate::arch::exceptions::{FAULT_FETCH, FAULT_USER, FAULT_WRITE};
 use crate::arch::{Exception, FpuState, TrapFrame};
+use crate::fs::userfault::{self, By, Outcome};
 use crate::sched;
 
 /// What the program tried, from a page fault's error code.
@@ -43,6 +44,13 @@ pub fn handle_page_fault(_frame: &mut TrapFrame, address: u64, error_code: u64) 
         Fault::NotMapped => SigInfo::fault(Signal::SEGV, code::SEGV_MAPERR, address),
         Fault::AccessDenied => SigInfo::fault(Signal::SEGV, code::SEGV_ACCERR, address),
         Fault::PastEnd => SigInfo::fault(Signal::BUS, code::BUS_ADRERR, address),
+        Fault::Watched { watcher, kind } => {
+            match userfault::wait(&task, watcher, kind, address, access(error_code), By::Program) {
+                // A signal is delivered first, and the access tried again after it.
+                Outcome::Again | Outcome::Interrupted => return,
+                Outcome::Refused => SigInfo::fault(Signal::BUS, code::BUS_ADRERR, address),
+            }
+        }
         // Tried again, when there is some, unless this is the one that has to go.
         Fault::OutOfMemory => return super::oom::relieve(&task),
     };

@@ -7,7 +7,9 @@ use crate::sync::Mutex;
 use foldspace::VirtAddr;
 use linux_raw_sys::general as raw;
 
+use super::credentials::CAP_SYS_ADMIN;
 use super::exit::VforkDone;
+use super::namespaces;
 use super::ptrace::registers::TRAP_FLAG;
 use super::ptrace::{self, TRACED, TraceEvent};
 use super::signal::Signal;
@@ -67,19 +69,12 @@ impl CloneRequest {
         }
     }
 
-    /// Linux's checks (`copy_process`), and what is not here: namespaces.
+    /// Linux's checks (`copy_process`).
     fn check(&self) -> Result<(), Errno> {
-        const UNSUPPORTED: u32 = raw::CLONE_NEWNS
-            | raw::CLONE_NEWCGROUP
-            | raw::CLONE_NEWUTS
-            | raw::CLONE_NEWIPC
-            | raw::CLONE_NEWUSER
-            | raw::CLONE_NEWPID
-            | raw::CLONE_NEWNET;
         // Of the two that `clone` has one argument for only one is possible, and of an old flag nothing else is.
         let pidfd_alone =
             raw::CLONE_DETACHED | if self.pidfd == self.parent_tid { raw::CLONE_PARENT_SETTID } else { 0 };
-        let bad = self.has(UNSUPPORTED)
+        let bad = self.has(raw::CLONE_NEWIPC) && self.has(raw::CLONE_SYSVSEM)
             || self.has(raw::CLONE_PIDFD) && self.has(pidfd_alone)
             || self.has(raw::CLONE_THREAD) && !self.has(raw::CLONE_SIGHAND)
             || self.has(raw::CLONE_SIGHAND) && !self.has(raw::CLONE_VM)
@@ -96,6 +91,9 @@ impl CloneRequest {
 /// `EINVAL`: flags that contradict each other or are not supported. `ENOMEM`, `EAGAIN`: no memory, no number.
 pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) -> Result<Pid, Errno> {
     request.check()?;
+    // Bit 7 of the flags is part of clone's exit signal, and only clone3 has it as CLONE_NEWTIME.
+    let wanted = request.flags as u32 & (namespaces::KNOWN | namespaces::UNKNOWN);
+    namespaces::check(wanted, task.credentials().may(CAP_SYS_ADMIN))?;
     if request.has(raw::CLONE_PARENT) && task.tgid == tree::INIT {
         return Err(Errno::EINVAL);
     }
@@ -210,6 +208,7 @@ fn make(
     let clear_child_tid = if share(raw::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
     let (class, memory_policy) = (task.class.lock().inherited(), *task.memory_policy.lock());
     let (comm, credentials) = (*task.comm.lock(), task.credentials());
+    let namespaces = task.namespaces.lock().with_new(request.flags as u32 & namespaces::KNOWN);
     let start_ns = time::monotonic_ns();
 
     let child = {
@@ -239,6 +238,7 @@ fn make(
             clear_child_tid: AtomicU64::new(clear_child_tid),
             robust_list: AtomicU64::new(0),
             futexes_released: AtomicBool::new(false),
+            namespaces: Mutex::new(namespaces),
             class: Mutex::new(class),
             memory_policy: Mutex::new(memory_policy),
             space: Mutex::new(space.clone()),
@@ -249,6 +249,8 @@ fn make(
             tracing: AtomicU32::new(0),
             passed_stop: AtomicU64::new(0),
             rested_in: AtomicU64::new(0),
+            awaited_access: AtomicU64::new(0),
+            awaited_by: AtomicU64::new(0),
             last_trap: Mutex::new(Trap::default()),
         });
         process.threads.lock().push(child.clone());

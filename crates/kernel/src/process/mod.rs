@@ -15,6 +15,7 @@ pub mod fault;
 pub mod fork;
 pub mod futex;
 pub mod limits;
+pub mod namespaces;
 pub mod oom;
 pub mod policy;
 pub mod ptrace;

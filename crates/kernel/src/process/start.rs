@@ -10,6 +10,7 @@ use foldspace::space::{ForkMode, Layout};
 use super::credentials::Credentials;
 use super::exec::{self, arguments::Arguments};
 use super::exit::{ExitStatus, exit_thread};
+use super::namespaces::Namespaces;
 use super::signal::SigSet;
 use super::signal::state::{AlternateStack, TaskSignals};
 use super::slot::Slot;
@@ -66,6 +67,7 @@ pub fn start_init() {
             clear_child_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
             futexes_released: AtomicBool::new(false),
+            namespaces: Mutex::new(Namespaces::first()),
             class: Mutex::default(),
             memory_policy: Mutex::default(),
             space: Mutex::new(space),
@@ -76,6 +78,8 @@ pub fn start_init() {
             tracing: AtomicU32::new(0),
             passed_stop: AtomicU64::new(0),
             rested_in: AtomicU64::new(0),
+            awaited_access: AtomicU64::new(0),
+            awaited_by: AtomicU64::new(0),
             last_trap: Mutex::new(Trap::default()),
         });
         process.threads.lock().push(task.clone());

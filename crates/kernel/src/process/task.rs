@@ -15,6 +15,7 @@ use super::credentials::{CAP_IPC_LOCK, Credentials};
 use super::exec::Program;
 use super::exit::{ExitStatus, VforkDone};
 use super::limits::Limits;
+use super::namespaces::Namespaces;
 use super::policy::{Class, MemoryPolicy};
 use super::ptrace::Trace;
 use super::restore_point::RestorePoint;
@@ -63,6 +64,8 @@ pub struct Task {
     pub robust_list: AtomicU64,
     /// It ends and has let go of its futexes: nobody can wait for it to hand on a lock. Changed under the lock of the futexes.
     pub futexes_released: AtomicBool,
+    /// What it sees of the machine.
+    pub namespaces: Mutex<Namespaces>,
     /// How it asked to be scheduled.
     pub class: Mutex<Class>,
     /// From which nodes it asked its memory to come.
@@ -75,6 +78,10 @@ pub struct Task {
     pub passed_stop: AtomicU64,
     /// The stop of its group in which it was counted as resting.
     pub(super) rested_in: AtomicU64,
+    /// An access of the system call in progress that somebody else is to make possible: twice its address, and 1 for a store; 0 for none.
+    pub awaited_access: AtomicU64,
+    /// Which call that was: of one that went on without it, nothing is left to be done.
+    pub awaited_by: AtomicU64,
     pub(super) space: Mutex<Arc<AddressSpace>>,
     pub(super) comm: Mutex<[u8; COMM_LEN]>,
     pub(super) credentials: Mutex<Credentials>,

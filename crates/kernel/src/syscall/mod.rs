@@ -28,6 +28,7 @@ pub mod system;
 pub mod time;
 mod timers;
 pub mod unknown;
+pub mod userfault;
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -36,6 +37,7 @@ use syscalls::Sysno;
 
 use crate::arch::TrapFrame;
 use crate::errno::Errno;
+use crate::fs::userfault as userfault_files;
 use crate::process::signal::state::Restart;
 use crate::process::{Task, ptrace as tracing};
 use crate::sched;
@@ -64,7 +66,7 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 24] = [
+    let subjects: [&[(Sysno, Handler)]; 25] = [
         advice::CALLS,
         class::CALLS,
         file::FILE_CALLS,
@@ -89,6 +91,7 @@ const fn table() -> [Handler; NUMBERS] {
         system::CALLS,
         time::CALLS,
         timers::CALLS,
+        userfault::CALLS,
     ];
     let mut subject = 0;
     while subject < subjects.len() {
@@ -116,6 +119,20 @@ pub fn dispatch(frame: &mut TrapFrame) {
     });
 }
 
+/// Does the call that the frame says, for as long as it meets memory that somebody else is to fill.
+#[cold]
+#[inline(never)]
+fn perform_again(task: &Arc<Task>, frame: &mut TrapFrame) {
+    match userfault_files::retry_call(task, frame) {
+        userfault_files::Outcome::Refused => {}
+        userfault_files::Outcome::Again => perform(task, frame),
+        userfault_files::Outcome::Interrupted => {
+            frame.rax = Errno::ERESTARTNOINTR.to_result();
+            interrupted(task, frame.orig_rax, Errno::ERESTARTNOINTR);
+        }
+    }
+}
+
 #[inline(always)]
 fn perform(task: &Arc<Task>, frame: &mut TrapFrame) {
     let number = frame.orig_rax;
@@ -129,6 +146,8 @@ fn perform(task: &Arc<Task>, frame: &mut TrapFrame) {
             frame.rax = error.to_result();
             if error.is_restart() {
                 interrupted(task, number, error);
+            } else if error == Errno::EFAULT && task.awaited_access.load(Ordering::Relaxed) != 0 {
+                perform_again(task, frame);
             }
         }
     }

@@ -3,27 +3,23 @@
 use alloc::sync::Arc;
 
 use linux_raw_sys::general as raw;
+use smallvec::SmallVec;
 use syscalls::Sysno;
 
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::process::access::{AccessAs, may_access};
+use crate::process::credentials::CAP_SYS_ADMIN;
+use crate::process::namespaces::{self, Namespace, NamespaceKind};
 use crate::process::{Pid, Task, find};
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[(Sysno::unshare, unshare), (Sysno::setns, setns), (Sysno::kcmp, kcmp)];
 
 /// All kinds of namespaces.
-const NAMESPACES: u32 = raw::CLONE_NEWNS
-    | raw::CLONE_NEWCGROUP
-    | raw::CLONE_NEWUTS
-    | raw::CLONE_NEWIPC
-    | raw::CLONE_NEWUSER
-    | raw::CLONE_NEWPID
-    | raw::CLONE_NEWNET
-    | raw::CLONE_NEWTIME;
+const NAMESPACES: u32 = namespaces::KNOWN | namespaces::UNKNOWN;
 
-/// unshare(2). Namespaces are not here: `EINVAL`, as from a Linux that was built without.
+/// unshare(2).
 fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
     const PARTS: u32 =
         raw::CLONE_THREAD | raw::CLONE_FS | raw::CLONE_SIGHAND | raw::CLONE_VM | raw::CLONE_FILES | raw::CLONE_SYSVSEM;
@@ -42,11 +38,11 @@ fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
             return Err(Errno::EINVAL);
         }
     }
-    if flags & (NAMESPACES & !raw::CLONE_NEWUSER) != 0 && !task.credentials().is_privileged() {
-        return Err(Errno::EPERM);
-    }
-    if flags & NAMESPACES != 0 {
-        return Err(Errno::EINVAL);
+    namespaces::check(flags & NAMESPACES, task.credentials().may(CAP_SYS_ADMIN))?;
+    if flags & namespaces::KNOWN != 0 {
+        let new = task.namespaces.lock().with_new(flags);
+        let before = core::mem::replace(&mut *task.namespaces.lock(), new);
+        drop(before);
     }
     if flags & raw::CLONE_FS != 0 {
         task.fs.unshare();
@@ -57,10 +53,39 @@ fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
     Ok(0)
 }
 
-/// setns(2): no descriptor stands for a namespace.
+/// setns(2): into a namespace that a file stands for, or some of those of the process that a pidfd does.
 fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
-    ctx.task.files.lock().get(ctx.args[0] as i32)?;
-    Err(Errno::EINVAL)
+    let [fd, wanted, ..] = ctx.args;
+    let wanted = wanted as u32;
+    let file = ctx.task.files.lock().get(fd as i32)?;
+    let mut entered = SmallVec::<[Namespace; 2]>::new();
+    if let Some(namespace) = file.body.namespace() {
+        if wanted != 0 && wanted != namespace.flag() {
+            return Err(Errno::EINVAL);
+        }
+        entered.push(namespace.clone());
+    } else if let Some(pidfd) = file.body.pidfd() {
+        if wanted == 0 || wanted & !namespaces::KNOWN != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let target = pidfd.of().leader().ok_or(Errno::ESRCH)?;
+        if !may_access(ctx.task, &target, AccessAs::Real) {
+            return Err(Errno::EPERM);
+        }
+        let of = target.namespaces.lock().clone();
+        let all = [NamespaceKind::Uts, NamespaceKind::Ipc].map(|kind| of.get(kind));
+        entered.extend(all.into_iter().filter(|namespace| wanted & namespace.flag() != 0));
+    } else {
+        return Err(Errno::EINVAL);
+    }
+    if !ctx.task.credentials().may(CAP_SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    for namespace in entered {
+        let before = ctx.task.namespaces.lock().enter(namespace);
+        drop(before);
+    }
+    Ok(0)
 }
 
 /// The task of a number. `ESRCH`.

@@ -8,7 +8,6 @@ use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
-use crate::sync::Mutex;
 use foldspace::backing::{Identity, Source};
 use foldspace::frame::Overcommit;
 use foldspace::space::{MapRequest, Placement};
@@ -16,6 +15,7 @@ use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
 use syscalls::Sysno;
 
+use super::ipc;
 use super::memory::{PAGE, in_space, round_up};
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
@@ -113,12 +113,10 @@ struct Segment {
     times: [u64; 3],
 }
 
-struct Segments {
+pub struct Segments {
     by_id: BTreeMap<i32, Segment>,
     next_id: i32,
 }
-
-static SEGMENTS: Mutex<Segments> = Mutex::new(Segments { by_id: BTreeMap::new(), next_id: 0 });
 
 fn now() -> u64 {
     realtime_ns() / NANOS_PER_SECOND
@@ -148,6 +146,11 @@ impl Segment {
 }
 
 impl Segments {
+    /// None.
+    pub const fn new() -> Segments {
+        Segments { by_id: BTreeMap::new(), next_id: 0 }
+    }
+
     /// The segment of that number; `EINVAL` if there is none, or none any more.
     fn get(&mut self, id: i32) -> Result<(&mut Segment, Arc<Object>), Errno> {
         // What was unmapped a moment ago may wait to be freed: attachments decide, not references.
@@ -167,7 +170,8 @@ fn shmget(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [key, size, flags, ..] = ctx.args;
     let (key, flags) = (key as i32, flags as u32);
     let who = ctx.task.credentials();
-    let mut segments = SEGMENTS.lock();
+    let ipc = ipc::current();
+    let mut segments = ipc.segments.lock();
     if key != IPC_PRIVATE
         && let Some((&id, segment)) = segments.by_id.iter().find(|(_, segment)| segment.key == key)
     {
@@ -235,7 +239,8 @@ fn shmat(ctx: &mut SyscallContext<'_>) -> SysResult {
     }
     let who = ctx.task.credentials();
     let object = {
-        let mut segments = SEGMENTS.lock();
+        let ipc = ipc::current();
+        let mut segments = ipc.segments.lock();
         let (segment, object) = segments.get(id)?;
         segment.permits(&who, if flags & SHM_RDONLY != 0 { 4 } else { 6 })?;
         object
@@ -260,7 +265,7 @@ fn shmat(ctx: &mut SyscallContext<'_>) -> SysResult {
         Errno::EEXIST => Errno::EINVAL,
         error => error,
     })?;
-    if let Ok((segment, _)) = SEGMENTS.lock().get(id) {
+    if let Ok((segment, _)) = ipc::current().segments.lock().get(id) {
         segment.times[0] = now();
         segment.last_pid = ctx.task.tgid;
     }
@@ -279,7 +284,7 @@ fn shmdt(ctx: &mut SyscallContext<'_>) -> SysResult {
     for part in parts {
         in_space(|space| space.unmap(part))??;
     }
-    if let Ok((segment, _)) = SEGMENTS.lock().get(id) {
+    if let Ok((segment, _)) = ipc::current().segments.lock().get(id) {
         segment.times[1] = now();
         segment.last_pid = ctx.task.tgid;
     }
@@ -293,7 +298,8 @@ fn attachment(space: &AddressSpace, start: VirtAddr) -> Option<(i32, Arc<Object>
     let first = view.find_at_or_after(start)?;
     let Backing::Object(object) = &first.backing else { return None };
     let id = {
-        let segments = SEGMENTS.lock();
+        let ipc = ipc::current();
+        let segments = ipc.segments.lock();
         let is_it = |segment: &Segment| segment.hold.object().is_some_and(|held| Arc::ptr_eq(&held, object));
         segments.by_id.iter().find(|(_, segment)| is_it(segment)).map(|(&id, _)| id)?
     };
@@ -331,7 +337,8 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     let who = ctx.task.credentials();
     match command {
         IPC_RMID => {
-            let mut segments = SEGMENTS.lock();
+            let ipc = ipc::current();
+            let mut segments = ipc.segments.lock();
             let (segment, object) = segments.get(id)?;
             segment.owned_by(&who)?;
             segment.key = IPC_PRIVATE;
@@ -344,7 +351,8 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         IPC_SET => {
             // Of `struct shmid64_ds` only owner, group and mode count.
             let [_key, uid, gid, _cuid, _cgid, mode]: [u32; 6] = uaccess::read(buffer)?;
-            let mut segments = SEGMENTS.lock();
+            let ipc = ipc::current();
+            let mut segments = ipc.segments.lock();
             let (segment, _object) = segments.get(id)?;
             segment.owned_by(&who)?;
             segment.owner = (uid, gid);
@@ -354,7 +362,8 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
         IPC_STAT => {
             let (record, object) = {
-                let mut segments = SEGMENTS.lock();
+                let ipc = ipc::current();
+                let mut segments = ipc.segments.lock();
                 let (segment, object) = segments.get(id)?;
                 segment.permits(&who, 4)?;
                 (describe(segment), object)
@@ -368,12 +377,13 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         IPC_INFO => {
             let most = MAX_SEGMENTS as u64;
             uaccess::write(buffer, &[UNLIMITED, 1, most, most, UNLIMITED, 0, 0, 0, 0])?;
-            Ok(SEGMENTS.lock().by_id.len().saturating_sub(1))
+            Ok(ipc::current().segments.lock().by_id.len().saturating_sub(1))
         }
         // `struct shm_info`: segments, pages, pages present, swapped, two unused.
         SHM_INFO => {
             let held: Vec<(Arc<Object>, u64)> = {
-                let segments = SEGMENTS.lock();
+                let ipc = ipc::current();
+                let segments = ipc.segments.lock();
                 segments.by_id.values().filter_map(|segment| Some((segment.hold.object()?, segment.size))).collect()
             };
             let pages = held.iter().map(|(_, size)| size.div_ceil(PAGE)).sum();
@@ -383,7 +393,8 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
         SHM_STAT | SHM_STAT_ANY => {
             let (id, mut record, object) = {
-                let mut segments = SEGMENTS.lock();
+                let ipc = ipc::current();
+                let mut segments = ipc.segments.lock();
                 let id = segments.by_id.keys().nth(id as usize).copied().ok_or(Errno::EINVAL)?;
                 let (segment, object) = segments.get(id)?;
                 if command == SHM_STAT {
@@ -397,7 +408,8 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
         // Nothing is ever swapped out.
         SHM_LOCK | SHM_UNLOCK => {
-            let mut segments = SEGMENTS.lock();
+            let ipc = ipc::current();
+            let mut segments = ipc.segments.lock();
             segments.get(id)?.0.owned_by(&who)?;
             Ok(0)
         }

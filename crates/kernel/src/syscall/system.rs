@@ -10,7 +10,9 @@ use zerocopy::IntoBytes;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
+use crate::process::namespaces::{FIELD, MachineName, machine_name};
 use crate::process::tree;
+use crate::sched;
 use crate::time::{NANOS_PER_SECOND, monotonic_ns};
 
 /// The calls of this file.
@@ -30,7 +32,6 @@ pub const CALLS: &[(Sysno, Handler)] = &[
         Err(if ctx.args[0] == 0 && ctx.args[1] & !3 == 0 { Errno::ENOSPC } else { Errno::EINVAL })
     }),
     (Sysno::pkey_free, |_| Err(Errno::EINVAL)),
-    (Sysno::userfaultfd, |_| Err(Errno::EPERM)),
     // As from a Linux that was built without them, or where they are off.
     (Sysno::modify_ldt, |_| Err(Errno::ENOSYS)),
     (Sysno::memfd_secret, |_| Err(Errno::ENOSYS)),
@@ -43,36 +44,15 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::ioperm, |_| Err(Errno::EPERM)),
 ];
 
-/// Bytes of a field of `struct new_utsname`, its NUL included.
-const FIELD: usize = 65;
-
 /// The Linux that programs are told they run on: what is here behaves like it as far as it goes.
 const RELEASE: &[u8] = b"6.18.0-foldspace";
 const VERSION: &[u8] = b"#1 SMP Foldspace";
 
-/// A name of the machine.
-struct Name {
-    bytes: [u8; FIELD],
-}
-
-impl Name {
-    const fn new(name: &[u8]) -> Name {
-        let mut bytes = [0; FIELD];
-        let mut index = 0;
-        while index < name.len() {
-            bytes[index] = name[index];
-            index += 1;
-        }
-        Name { bytes }
-    }
-}
-
-static HOST: Mutex<Name> = Mutex::new(Name::new(b"foldspace"));
-static DOMAIN: Mutex<Name> = Mutex::new(Name::new(b"(none)"));
-
-/// The host's name, for `/proc/sys/kernel/hostname`.
+/// The host's name as the current thread sees it, for `/proc/sys/kernel/hostname`.
 pub fn hostname() -> Vec<u8> {
-    HOST.lock().bytes.iter().copied().take_while(|&byte| byte != 0).collect()
+    let uts = sched::with_current(|task| task.namespaces.lock().uts.clone());
+    let name = *uts.host.lock();
+    name.into_iter().take_while(|&byte| byte != 0).collect()
 }
 
 /// `uname -r`.
@@ -86,19 +66,15 @@ pub fn version() -> &'static [u8] {
 }
 
 fn uname(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let fields = [
-        Name::new(b"Linux").bytes,
-        HOST.lock().bytes,
-        Name::new(RELEASE).bytes,
-        Name::new(VERSION).bytes,
-        Name::new(b"x86_64").bytes,
-        DOMAIN.lock().bytes,
-    ];
+    let uts = ctx.task.namespaces.lock().uts.clone();
+    let (host, domain) = (*uts.host.lock(), *uts.domain.lock());
+    let named = machine_name;
+    let fields = [named(b"Linux"), host, named(RELEASE), named(VERSION), named(b"x86_64"), domain];
     uaccess::write_bytes(ctx.args[0], fields.as_bytes())?;
     Ok(0)
 }
 
-fn set_name(ctx: &SyscallContext<'_>, name: &Mutex<Name>) -> SysResult {
+fn set_name(ctx: &SyscallContext<'_>, name: &Mutex<MachineName>) -> SysResult {
     let [address, len, ..] = ctx.args;
     if !ctx.task.credentials().is_privileged() {
         return Err(Errno::EPERM);
@@ -106,16 +82,18 @@ fn set_name(ctx: &SyscallContext<'_>, name: &Mutex<Name>) -> SysResult {
     let len = usize::try_from(len as i32).ok().filter(|&len| len < FIELD).ok_or(Errno::EINVAL)?;
     let mut bytes = [0; FIELD];
     uaccess::read_bytes(address, &mut bytes[..len])?;
-    name.lock().bytes = bytes;
+    *name.lock() = bytes;
     Ok(0)
 }
 
 fn sethostname(ctx: &mut SyscallContext<'_>) -> SysResult {
-    set_name(ctx, &HOST)
+    let uts = ctx.task.namespaces.lock().uts.clone();
+    set_name(ctx, &uts.host)
 }
 
 fn setdomainname(ctx: &mut SyscallContext<'_>) -> SysResult {
-    set_name(ctx, &DOMAIN)
+    let uts = ctx.task.namespaces.lock().uts.clone();
+    set_name(ctx, &uts.domain)
 }
 
 /// `struct sysinfo` of x86-64, as words: uptime, three loads, total, free, shared, buffers, total and free swap, processes, total and

@@ -10,6 +10,7 @@ use super::{Content, Object};
 use crate::addr::PAGE_SIZE;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Garbage, Home, Kind, Memory, Slot};
+use crate::space::Fill;
 use crate::sync::atomic::Ordering;
 
 /// The pages of an object that are in memory, and how much of its source counts still.
@@ -33,6 +34,15 @@ impl Cache {
 
     pub(super) fn len(&self) -> usize {
         self.pages.len()
+    }
+
+    /// Pages in `range`.
+    pub(super) fn count_in(&self, mut range: Range<u64>) -> u64 {
+        if range.end.saturating_sub(range.start) < self.pages.len() as u64 {
+            range.by_ref().filter(|index| self.pages.contains_key(index)).count() as u64
+        } else {
+            self.pages.keys().filter(|index| range.contains(index)).count() as u64
+        }
     }
 
     pub(super) fn get(&self, index: u64) -> Option<Frame> {
@@ -185,6 +195,16 @@ impl Object {
         self.cache.lock().get(index).is_some()
     }
 
+    /// Whether page `index` has ever had content, in memory or in the source.
+    pub(crate) fn holds(&self, index: u64) -> bool {
+        self.has_content(&self.cache.lock(), index)
+    }
+
+    fn has_content(&self, cache: &Cache, index: u64) -> bool {
+        let from_source = matches!(self.source, Content::Source(_)) && cache.bytes_from_source(index) > 0;
+        from_source || cache.get(index).is_some()
+    }
+
     /// All pages in the cache.
     pub(crate) fn for_each_page(&self, visit: impl FnMut(u64, Frame)) {
         self.cache.lock().for_each(visit);
@@ -193,6 +213,37 @@ impl Object {
     /// Whether no byte of page `index` is before the end.
     pub(crate) fn is_past_end(&self, index: u64) -> bool {
         index.checked_mul(PAGE_SIZE).is_none_or(|start| start >= self.len.load(Ordering::Acquire))
+    }
+
+    /// Makes page `index`, which is not in the cache and not in the source, with this content.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::AlreadyMapped`] if there is one; [`Error::BadRange`] past the end; [`Error::OutOfMemory`].
+    pub(crate) fn put_new_page(&self, index: u64, fill: Fill<'_>) -> Result<()> {
+        let frame = self.memory.alloc_frame()?;
+        match fill {
+            Fill::Bytes(bytes) => self.memory.write_frame(frame, 0, bytes),
+            Fill::Zeros => self.memory.clear_frame(frame),
+        }
+        let mut cache = self.cache.lock();
+        let refused = if self.is_past_end(index) {
+            Some(Error::BadRange)
+        } else if self.has_content(&cache, index) {
+            Some(Error::AlreadyMapped)
+        } else {
+            cache.pages.try_reserve(1).is_err().then_some(Error::OutOfMemory)
+        };
+        if let Some(error) = refused {
+            self.memory.free_frame(frame);
+            return Err(error);
+        }
+        let record = self.memory.record(frame);
+        record.begin(Kind::Object, Home::None);
+        record.pin();
+        record.set_dirty();
+        cache.pages.insert(index, frame);
+        Ok(())
     }
 
     /// The frame of page `index`, made if need be. `None` if it is past the end, and must not be.

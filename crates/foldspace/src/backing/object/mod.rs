@@ -196,6 +196,11 @@ impl Object {
     pub fn resident_pages(&self) -> u64 {
         self.cache.lock().len() as u64
     }
+
+    /// Those of them that are in `range`, in pages. O(pages of the range or of the cache, whichever are fewer).
+    pub fn resident_in(&self, range: core::ops::Range<u64>) -> u64 {
+        self.cache.lock().count_in(range)
+    }
 }
 
 impl Drop for Object {

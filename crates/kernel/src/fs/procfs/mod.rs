@@ -1,5 +1,6 @@
 //! `/proc`. Nothing is stored: names are found and texts made when they are looked at.
 
+mod entries;
 mod listing;
 mod maps;
 mod mem;

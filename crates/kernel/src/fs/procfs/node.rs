@@ -5,12 +5,15 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::entries::{NAMESPACES, PROCESS, Part, ROOT, fixed_entries};
 use super::sysctl;
 use crate::errno::Errno;
 use crate::fs::dentry::Dentry;
 use crate::fs::file::File;
 use crate::fs::inode::mode;
+use crate::fs::namespace;
 use crate::process::access::{AccessAs, may_access};
+use crate::process::namespaces::NamespaceKind;
 use crate::process::{self, Pid, Task};
 use crate::sched;
 
@@ -45,6 +48,7 @@ pub enum SystemFile {
     RandomizeVaSpace,
     BootId,
     Uuid,
+    UnprivilegedUserfaultfd,
     PipeMaxSize,
     NrOpen,
     FileMax,
@@ -138,6 +142,15 @@ pub enum Node {
         /// Which.
         fd: i32,
     },
+    /// `/proc/PID/ns`.
+    NamespaceLinks(Pid),
+    /// `/proc/PID/ns/NAME`.
+    NamespaceLink {
+        /// Of whom.
+        pid: Pid,
+        /// Which.
+        kind: NamespaceKind,
+    },
     /// A text about a thread.
     ProcessFile {
         /// About whom.
@@ -167,127 +180,11 @@ pub enum Jump {
     },
 }
 
-const ROOT: &[(&str, Node)] = &[
-    ("cmdline", Node::System(SystemFile::Cmdline)),
-    ("cpuinfo", Node::System(SystemFile::Cpuinfo)),
-    ("devices", Node::System(SystemFile::Devices)),
-    ("filesystems", Node::System(SystemFile::Filesystems)),
-    ("interrupts", Node::System(SystemFile::Interrupts)),
-    ("loadavg", Node::System(SystemFile::Loadavg)),
-    ("meminfo", Node::System(SystemFile::Meminfo)),
-    ("mounts", Node::MountsLink),
-    ("self", Node::SelfLink),
-    ("stat", Node::System(SystemFile::Stat)),
-    ("swaps", Node::System(SystemFile::Swaps)),
-    ("sys", Node::Directory(Fixed::Sys)),
-    ("thread-self", Node::ThreadSelfLink),
-    ("sysrq-trigger", Node::System(SystemFile::SysrqTrigger)),
-    ("uptime", Node::System(SystemFile::Uptime)),
-    ("version", Node::System(SystemFile::Version)),
-    ("vmstat", Node::System(SystemFile::Vmstat)),
-];
-
-const SYS: &[(&str, Node)] = &[
-    ("fs", Node::Directory(Fixed::SysFs)),
-    ("kernel", Node::Directory(Fixed::SysKernel)),
-    ("vm", Node::Directory(Fixed::SysVm)),
-];
-
-const SYS_FS: &[(&str, Node)] = &[
-    ("file-max", Node::System(SystemFile::FileMax)),
-    ("nr_open", Node::System(SystemFile::NrOpen)),
-    ("pipe-max-size", Node::System(SystemFile::PipeMaxSize)),
-];
-
-const SYS_VM: &[(&str, Node)] = &[
-    ("cow_pte", Node::System(SystemFile::CowPte)),
-    ("max_map_count", Node::System(SystemFile::MaxMapCount)),
-    ("mmap_min_addr", Node::System(SystemFile::MmapMinAddr)),
-    ("overcommit_kbytes", Node::System(SystemFile::OvercommitKbytes)),
-    ("overcommit_memory", Node::System(SystemFile::OvercommitMemory)),
-    ("overcommit_ratio", Node::System(SystemFile::OvercommitRatio)),
-];
-
-const SYS_KERNEL: &[(&str, Node)] = &[
-    ("hostname", Node::System(SystemFile::HostName)),
-    ("osrelease", Node::System(SystemFile::OsRelease)),
-    ("ostype", Node::System(SystemFile::OsType)),
-    ("pid_max", Node::System(SystemFile::PidMax)),
-    ("random", Node::Directory(Fixed::SysKernelRandom)),
-    ("randomize_va_space", Node::System(SystemFile::RandomizeVaSpace)),
-    ("threads-max", Node::System(SystemFile::ThreadsMax)),
-    ("version", Node::System(SystemFile::KernelVersion)),
-];
-
-const SYS_KERNEL_RANDOM: &[(&str, Node)] =
-    &[("boot_id", Node::System(SystemFile::BootId)), ("uuid", Node::System(SystemFile::Uuid))];
-
-/// What an entry of a thread's directory is.
-#[derive(Clone, Copy)]
-enum Part {
-    File(ProcessFile),
-    Link(ProcessLink),
-    Fds,
-    FdInfos,
-    Tasks,
-}
-
-/// Entries of `/proc/PID`; `/proc/PID/task/TID` has all but `task`.
-const PROCESS: &[(&str, Part)] = &[
-    ("task", Part::Tasks),
-    ("fd", Part::Fds),
-    ("fdinfo", Part::FdInfos),
-    ("environ", Part::File(ProcessFile::Environ)),
-    ("status", Part::File(ProcessFile::Status)),
-    ("limits", Part::File(ProcessFile::Limits)),
-    ("comm", Part::File(ProcessFile::Comm)),
-    ("cmdline", Part::File(ProcessFile::Cmdline)),
-    ("stat", Part::File(ProcessFile::Stat)),
-    ("statm", Part::File(ProcessFile::Statm)),
-    ("auxv", Part::File(ProcessFile::Auxv)),
-    ("maps", Part::File(ProcessFile::Maps)),
-    ("mem", Part::File(ProcessFile::Mem)),
-    ("smaps", Part::File(ProcessFile::Smaps)),
-    ("smaps_rollup", Part::File(ProcessFile::SmapsRollup)),
-    ("pagemap", Part::File(ProcessFile::Pagemap)),
-    ("cwd", Part::Link(ProcessLink::Cwd)),
-    ("root", Part::Link(ProcessLink::Root)),
-    ("exe", Part::Link(ProcessLink::Exe)),
-    ("mounts", Part::File(ProcessFile::Mounts)),
-    ("mountinfo", Part::File(ProcessFile::Mountinfo)),
-    ("wchan", Part::File(ProcessFile::Wchan)),
-    ("cgroup", Part::File(ProcessFile::Cgroup)),
-    ("oom_score", Part::File(ProcessFile::OomScore)),
-    ("oom_score_adj", Part::File(ProcessFile::OomScoreAdj)),
-];
-
-impl Part {
-    fn of(self, pid: Pid) -> Node {
-        match self {
-            Part::File(file) => Node::ProcessFile { pid, file },
-            Part::Link(link) => Node::ProcessLink { pid, link },
-            Part::Fds => Node::Fds(pid),
-            Part::FdInfos => Node::FdInfos(pid),
-            Part::Tasks => Node::Tasks(pid),
-        }
-    }
-}
-
 /// A number as a name: no sign, no leading zeros.
 fn number(name: &[u8]) -> Option<u32> {
     let text = core::str::from_utf8(name).ok()?;
     let value: u32 = text.parse().ok()?;
     (value.to_string() == text).then_some(value)
-}
-
-fn fixed_entries(directory: Fixed) -> &'static [(&'static str, Node)] {
-    match directory {
-        Fixed::Sys => SYS,
-        Fixed::SysVm => SYS_VM,
-        Fixed::SysKernel => SYS_KERNEL,
-        Fixed::SysKernelRandom => SYS_KERNEL_RANDOM,
-        Fixed::SysFs => SYS_FS,
-    }
 }
 
 /// The task of a number; `ESRCH` if it is gone.
@@ -332,6 +229,10 @@ impl Node {
                 let thread = process::find(number(name)?)?;
                 (thread.tgid == pid).then_some(Node::Thread(thread.pid))
             }
+            Node::NamespaceLinks(pid) => {
+                let (_, kind) = NAMESPACES.iter().find(|(entry, _)| entry.as_bytes() == name)?;
+                Some(Node::NamespaceLink { pid, kind: *kind })
+            }
             Node::Fds(pid) => {
                 let fd = number(name)? as i32;
                 open_file(pid, fd).ok().map(|_| Node::Fd { pid, fd })
@@ -353,6 +254,9 @@ impl Node {
             Node::Root => ROOT.to_vec(),
             Node::Directory(directory) => fixed_entries(directory).to_vec(),
             Node::Process(pid) => PROCESS.iter().map(|&(name, part)| (name, part.of(pid))).collect(),
+            Node::NamespaceLinks(pid) => {
+                NAMESPACES.iter().map(|&(name, kind)| (name, Node::NamespaceLink { pid, kind })).collect()
+            }
             Node::Thread(pid) => PROCESS[1..].iter().map(|&(name, part)| (name, part.of(pid))).collect(),
             _ => Vec::new(),
         };
@@ -393,10 +297,14 @@ impl Node {
             | Node::Tasks(_)
             | Node::Thread(_)
             | Node::Fds(_)
-            | Node::FdInfos(_) => mode::S_IFDIR,
-            Node::SelfLink | Node::ThreadSelfLink | Node::MountsLink | Node::Fd { .. } | Node::ProcessLink { .. } => {
-                mode::S_IFLNK
-            }
+            | Node::FdInfos(_)
+            | Node::NamespaceLinks(_) => mode::S_IFDIR,
+            Node::SelfLink
+            | Node::ThreadSelfLink
+            | Node::MountsLink
+            | Node::Fd { .. }
+            | Node::NamespaceLink { .. }
+            | Node::ProcessLink { .. } => mode::S_IFLNK,
             Node::System(_) | Node::ProcessFile { .. } | Node::FdInfo { .. } => mode::S_IFREG,
         }
     }
@@ -404,7 +312,12 @@ impl Node {
     /// Permission bits, as Linux gives them.
     pub fn permissions(&self) -> u32 {
         match *self {
-            Node::SelfLink | Node::ThreadSelfLink | Node::MountsLink | Node::ProcessLink { .. } => 0o777,
+            Node::SelfLink
+            | Node::ThreadSelfLink
+            | Node::MountsLink
+            | Node::NamespaceLink { .. }
+            | Node::ProcessLink { .. } => 0o777,
+            Node::NamespaceLinks(_) => 0o511,
             Node::Fds(_) => 0o500,
             Node::Fd { pid, fd } => match open_file(pid, fd) {
                 Ok(file) => 0o100 | (u32::from(file.readable()) << 8) | (u32::from(file.writable()) << 7),
@@ -443,6 +356,8 @@ impl Node {
             | Node::Thread(pid)
             | Node::Fds(pid)
             | Node::FdInfos(pid)
+            | Node::NamespaceLinks(pid)
+            | Node::NamespaceLink { pid, .. }
             | Node::Fd { pid, .. }
             | Node::FdInfo { pid, .. }
             | Node::ProcessFile { pid, .. }
@@ -478,6 +393,8 @@ impl Node {
             Node::Thread(pid) => of(pid, 3),
             Node::Fds(pid) => of(pid, 4),
             Node::FdInfos(pid) => of(pid, 5),
+            Node::NamespaceLinks(pid) => of(pid, 6),
+            Node::NamespaceLink { pid, kind } => of(pid, 8 + kind as u64),
             Node::ProcessLink { pid, link } => of(pid, 16 + link as u64),
             Node::ProcessFile { pid, file } => of(pid, 32 + file as u64),
             Node::Fd { pid, fd } => of(pid, 0x1000 + fd as u64),
@@ -495,6 +412,12 @@ impl Node {
             Node::Fd { pid, fd } => {
                 let file = open_file(pid, fd)?;
                 Ok(Jump::Dentry { dentry: file.dentry.clone(), shown: file.path() })
+            }
+            Node::NamespaceLink { pid, kind } => {
+                // Whoever may not look into the process does not even learn its number.
+                let task = open_task(pid)?;
+                let namespace = task.namespaces.lock().get(kind);
+                Ok(Jump::Dentry { shown: namespace.name(), dentry: namespace::dentry(namespace) })
             }
             Node::ProcessLink { pid, link } => {
                 let task = process::find(pid).ok_or(Errno::ENOENT)?;

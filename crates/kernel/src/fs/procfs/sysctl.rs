@@ -8,6 +8,7 @@ use foldspace::space::ForkMode;
 
 use super::node::SystemFile;
 use crate::errno::Errno;
+use crate::fs::userfault::UNPRIVILEGED;
 use crate::process::credentials::CAP_SYS_RAWIO;
 use crate::{mm, process, sched};
 
@@ -87,8 +88,19 @@ fn set_cow_pte(pid: i32) -> Result<(), Errno> {
 
 /// Whether a file is a number that root may write.
 pub fn is_writable(file: SystemFile) -> bool {
-    use SystemFile::{CowPte, MaxMapCount, MmapMinAddr, OvercommitKbytes, OvercommitMemory, OvercommitRatio};
-    matches!(file, CowPte | MaxMapCount | MmapMinAddr | OvercommitKbytes | OvercommitMemory | OvercommitRatio)
+    use SystemFile::{
+        CowPte, MaxMapCount, MmapMinAddr, OvercommitKbytes, OvercommitMemory, OvercommitRatio, UnprivilegedUserfaultfd,
+    };
+    matches!(
+        file,
+        CowPte
+            | MaxMapCount
+            | MmapMinAddr
+            | OvercommitKbytes
+            | OvercommitMemory
+            | OvercommitRatio
+            | UnprivilegedUserfaultfd
+    )
 }
 
 /// The number that a file shows, if it is one of these.
@@ -101,6 +113,7 @@ pub fn show(file: SystemFile) -> Option<i128> {
         SystemFile::OvercommitKbytes => memory.overcommit_kbytes(),
         SystemFile::OvercommitMemory => memory.overcommit() as u64,
         SystemFile::OvercommitRatio => memory.overcommit_ratio(),
+        SystemFile::UnprivilegedUserfaultfd => UNPRIVILEGED.load(Ordering::Relaxed).into(),
         _ => return None,
     };
     Some(unsigned.into())
@@ -130,6 +143,7 @@ pub fn write(file: SystemFile, text: &[u8]) -> Result<usize, Errno> {
             1 => Overcommit::Always,
             _ => Overcommit::Never,
         }),
+        SystemFile::UnprivilegedUserfaultfd => UNPRIVILEGED.store(written.int(0, 1)? as u32, Ordering::Relaxed),
         SystemFile::OvercommitRatio => memory.set_overcommit_ratio(written.int(0, i32::MAX)? as u64),
         _ => return Err(Errno::EIO),
     }

@@ -114,7 +114,8 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
         | SystemFile::MmapMinAddr
         | SystemFile::OvercommitKbytes
         | SystemFile::OvercommitMemory
-        | SystemFile::OvercommitRatio => {}
+        | SystemFile::OvercommitRatio
+        | SystemFile::UnprivilegedUserfaultfd => {}
         SystemFile::Vmstat => {
             let stats = mm::memory().stats();
             text.put(format_args!("nr_free_pages {}\nnr_page_table_pages {}\n", stats.free, stats.tables));

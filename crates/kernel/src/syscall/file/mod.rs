@@ -177,6 +177,7 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
         space::fallocate(c.task, c.args[0] as i32, c.args[1] as u32, c.args[2] as i64, c.args[3] as i64)
     }),
     (Sysno::fadvise64, |c| space::fadvise(c.task, c.args[0] as i32, c.args[2] as i64, c.args[3] as u32)),
+    (Sysno::cachestat, |c| space::cachestat(c.task, c.args[0] as i32, c.args[1], c.args[2], c.args[3] as u32)),
     (Sysno::readahead, |c| space::readahead(c.task, c.args[0] as i32)),
     (Sysno::fsync, |c| space::fsync(c.task, c.args[0] as i32)),
     (Sysno::fdatasync, |c| space::fsync(c.task, c.args[0] as i32)),

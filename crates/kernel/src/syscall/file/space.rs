@@ -1,5 +1,6 @@
 //! Length and storage: `truncate`, `fallocate`, `fsync`.
 
+use foldspace::addr::PAGE_SIZE;
 use linux_raw_sys::general as raw;
 
 use super::{Base, content_file, path};
@@ -9,6 +10,7 @@ use crate::fs::inode::Kind;
 use crate::fs::path::LastLink;
 use crate::fs::permission::{self, Wanted};
 use crate::fs::regular::End;
+use crate::mm::uaccess;
 use crate::process::Task;
 use crate::syscall::SysResult;
 
@@ -101,6 +103,32 @@ pub fn fadvise(task: &Task, fd: i32, len: i64, advice: u32) -> SysResult {
     if len < 0 || advice > raw::POSIX_FADV_NOREUSE {
         return Err(Errno::EINVAL);
     }
+    Ok(0)
+}
+
+/// cachestat(2): how many pages of a range are in memory. Files in memory are never written back, so none is dirty to Linux, and none was evicted.
+pub fn cachestat(task: &Task, fd: i32, range: u64, to: u64, flags: u32) -> SysResult {
+    let file = content_file(task, fd)?;
+    let [offset, len]: [u64; 2] = uaccess::read(range)?;
+    let credentials = task.credentials();
+    let owner = file.inode().attributes.lock().uid;
+    let may = file.writable()
+        || credentials.is_privileged()
+        || credentials.fsuid == owner
+        || permission::check(file.inode(), Wanted::WRITE).is_ok();
+    if !may {
+        return Err(Errno::EPERM);
+    }
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let first = offset / PAGE_SIZE;
+    let end = match len {
+        0 => u64::MAX,
+        _ => (offset.wrapping_add(len).wrapping_sub(1) / PAGE_SIZE).saturating_add(1),
+    };
+    let resident = file.inode().regular().map_or(0, |regular| regular.object().resident_in(first..end));
+    uaccess::write(to, &[resident, 0, 0, 0, 0])?;
     Ok(0)
 }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::sync::Mutex;
 use syscalls::Sysno;
 
-use super::{Guarded, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permissions, Registry, now};
+use super::{Guarded, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permissions, current, now};
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::Pid;
@@ -20,7 +20,7 @@ pub const CALLS: &[(Sysno, Handler)] =
 /// Linux's limits (`linux/msg.h`): bytes of a message, bytes in a queue, queues.
 const LONGEST: usize = 8192;
 const QUEUE_BYTES: usize = 16_384;
-const QUEUES: usize = 32_000;
+pub(super) const QUEUES: usize = 32_000;
 
 const MSG_NOERROR: u32 = 0o10000;
 const MSG_EXCEPT: u32 = 0o20000;
@@ -46,7 +46,7 @@ struct State {
 }
 
 /// A queue.
-struct Queue {
+pub(super) struct Queue {
     state: Mutex<State>,
     changed: WaitQueue,
 }
@@ -56,8 +56,6 @@ impl Guarded for Queue {
         self.state.lock().permissions
     }
 }
-
-static MESSAGES: Registry<Queue> = Registry::new(QUEUES);
 
 fn msgget(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [key, flags, ..] = ctx.args;
@@ -74,7 +72,7 @@ fn msgget(ctx: &mut SyscallContext<'_>) -> SysResult {
         };
         Ok(Queue { state: Mutex::new(state), changed: WaitQueue::new() })
     };
-    MESSAGES.get(key as i32, flags as u32, &ctx.task.credentials(), |_| Ok(()), make)
+    current().messages.get(key as i32, flags as u32, &ctx.task.credentials(), |_| Ok(()), make)
 }
 
 /// Waits for `attempt`; a queue that goes away meanwhile is `EIDRM`.
@@ -106,7 +104,7 @@ fn msgsnd(ctx: &mut SyscallContext<'_>) -> SysResult {
     }
     let mut bytes = alloc::vec![0; len];
     uaccess::read_bytes(address.wrapping_add(8), &mut bytes)?;
-    let queue = MESSAGES.find(id as i32)?;
+    let queue = current().messages.find(id as i32)?;
     queue.permissions().permit(&ctx.task.credentials(), 2)?;
     let mut message = Some(Message { kind, bytes });
     wait(&queue, flags as u32, Errno::EAGAIN, |state| {
@@ -132,7 +130,7 @@ fn msgrcv(ctx: &mut SyscallContext<'_>) -> SysResult {
         // As from a Linux without checkpoint and restore.
         return Err(Errno::ENOSYS);
     }
-    let queue = MESSAGES.find(id as i32)?;
+    let queue = current().messages.find(id as i32)?;
     queue.permissions().permit(&ctx.task.credentials(), 4)?;
     let message = wait(&queue, flags, Errno::ENOMSG, |state| {
         let kinds = state.messages.iter().map(|message| message.kind);
@@ -174,7 +172,7 @@ fn msgctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     match command {
         IPC_INFO | MSG_INFO => {
             // `struct msginfo`: the first, second and seventh are what is in use, or Linux's constants.
-            let all = MESSAGES.all();
+            let all = current().messages.all();
             let messages: usize = all.iter().map(|queue| queue.state.lock().messages.len()).sum();
             let bytes: usize = all.iter().map(|queue| queue.state.lock().bytes).sum();
             let (pool, map, headers) = match command {
@@ -184,10 +182,11 @@ fn msgctl(ctx: &mut SyscallContext<'_>) -> SysResult {
             let record = [pool, map, LONGEST, QUEUE_BYTES, QUEUES, 16, headers].map(|number| number as i32);
             uaccess::write(buffer, &record)?;
             uaccess::write(buffer.wrapping_add(28), &u16::MAX)?;
-            Ok(MESSAGES.highest())
+            Ok(current().messages.highest())
         }
         IPC_STAT | MSG_STAT | MSG_STAT_ANY => {
-            let (id, queue) = if command == IPC_STAT { (0, MESSAGES.find(id)?) } else { MESSAGES.at(id)? };
+            let (id, queue) =
+                if command == IPC_STAT { (0, current().messages.find(id)?) } else { current().messages.at(id)? };
             let record = {
                 let state = queue.state.lock();
                 if command != MSG_STAT_ANY {
@@ -213,7 +212,7 @@ fn msgctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         IPC_SET => {
             let new = Permissions::read_new(buffer)?;
             let most: u64 = uaccess::read(buffer.wrapping_add(11 * 8))?;
-            let queue = MESSAGES.find(id)?;
+            let queue = current().messages.find(id)?;
             queue.permissions().owned_by(&who)?;
             if most as usize > QUEUE_BYTES && !who.is_privileged() {
                 return Err(Errno::EPERM);
@@ -228,9 +227,9 @@ fn msgctl(ctx: &mut SyscallContext<'_>) -> SysResult {
             Ok(0)
         }
         IPC_RMID => {
-            let queue = MESSAGES.find(id)?;
+            let queue = current().messages.find(id)?;
             queue.permissions().owned_by(&who)?;
-            MESSAGES.remove(id, &queue)?;
+            current().messages.remove(id, &queue)?;
             let messages = {
                 let mut state = queue.state.lock();
                 state.removed = true;

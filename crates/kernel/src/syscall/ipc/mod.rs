@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 
 use crate::sync::Mutex;
 
+use super::shm::Segments;
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::credentials::Credentials;
@@ -96,6 +97,37 @@ pub(super) struct Registry<T> {
 struct Numbered<T> {
     by_id: BTreeMap<i32, Arc<T>>,
     next: i32,
+}
+
+/// The System V objects of one namespace.
+pub struct Ipc {
+    number: u64,
+    semaphores: Registry<semaphores::Set>,
+    messages: Registry<messages::Queue>,
+    /// Shared memory.
+    pub(super) segments: Mutex<Segments>,
+}
+
+impl Ipc {
+    /// One without any, whose file has that number.
+    pub const fn new(number: u64) -> Ipc {
+        Ipc {
+            number,
+            semaphores: Registry::new(semaphores::SETS),
+            messages: Registry::new(messages::QUEUES),
+            segments: Mutex::new(Segments::new()),
+        }
+    }
+
+    /// The number of its file.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// The current thread's.
+pub(super) fn current() -> Arc<Ipc> {
+    crate::sched::with_current(|task| task.namespaces.lock().ipc.clone())
 }
 
 impl<T: Guarded> Registry<T> {

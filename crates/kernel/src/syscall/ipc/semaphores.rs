@@ -8,7 +8,7 @@ use crate::sync::Mutex;
 use syscalls::Sysno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Guarded, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permissions, Registry, now};
+use super::{Guarded, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permissions, current, now};
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::Pid;
@@ -27,7 +27,7 @@ pub const CALLS: &[(Sysno, Handler)] = &[
 /// Linux's limits (`linux/sem.h`): semaphores in a set, operations of a call, sets, value.
 const PER_SET: usize = 32_000;
 const PER_CALL: u64 = 500;
-const SETS: usize = 32_000;
+pub(super) const SETS: usize = 32_000;
 const HIGHEST: i32 = 32_767;
 
 const SEM_UNDO: u32 = 0x1000;
@@ -62,7 +62,7 @@ struct State {
 }
 
 /// A set of semaphores.
-struct Set {
+pub(super) struct Set {
     state: Mutex<State>,
     waiters: WaitQueue,
 }
@@ -72,8 +72,6 @@ impl Guarded for Set {
         self.state.lock().permissions
     }
 }
-
-static SEMAPHORES: Registry<Set> = Registry::new(SETS);
 
 /// Whether any process ever asked for something to be undone at its end.
 static UNDONE: AtomicBool = AtomicBool::new(false);
@@ -112,7 +110,7 @@ fn semget(ctx: &mut SyscallContext<'_>) -> SysResult {
         };
         Ok(Set { state: Mutex::new(state), waiters: WaitQueue::new() })
     };
-    SEMAPHORES.get(key as i32, flags as u32, &ctx.task.credentials(), fits, make)
+    current().semaphores.get(key as i32, flags as u32, &ctx.task.credentials(), fits, make)
 }
 
 fn semtimedop(ctx: &mut SyscallContext<'_>) -> SysResult {
@@ -173,7 +171,7 @@ fn operate(ctx: &SyscallContext<'_>, deadline: Option<u64>) -> SysResult {
     for index in 0..count {
         operations.push(uaccess::read(address.wrapping_add(index * size_of::<Operation>() as u64))?);
     }
-    let set = SEMAPHORES.find(id)?;
+    let set = current().semaphores.find(id)?;
     let alters = operations.iter().any(|operation| operation.change != 0);
     {
         let state = set.state.lock();
@@ -228,7 +226,7 @@ pub fn process_ended(pid: Pid) {
     if !UNDONE.load(Ordering::Relaxed) {
         return;
     }
-    for set in SEMAPHORES.all() {
+    for set in current().semaphores.all() {
         let undone = {
             let mut state = set.state.lock();
             let undo = state.undo.remove(&pid);
@@ -254,7 +252,7 @@ fn semctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     match command {
         IPC_INFO | SEM_INFO => {
             // `struct seminfo`: of the last two, the sets and semaphores in use or two constants.
-            let all = SEMAPHORES.all();
+            let all = current().semaphores.all();
             let semaphores: usize = all.iter().map(|set| set.state.lock().semaphores.len()).sum();
             let (used, total) = if command == SEM_INFO { (all.len(), semaphores) } else { (20, HIGHEST as usize) };
             let (sets, each) = (SETS as i32, PER_SET as i32);
@@ -262,10 +260,11 @@ fn semctl(ctx: &mut SyscallContext<'_>) -> SysResult {
             let record =
                 [whole, sets, whole, whole, each, PER_CALL as i32, PER_CALL as i32, used as i32, HIGHEST, total as i32];
             uaccess::write(argument, &record)?;
-            Ok(SEMAPHORES.highest())
+            Ok(current().semaphores.highest())
         }
         IPC_STAT | SEM_STAT | SEM_STAT_ANY => {
-            let (id, set) = if command == IPC_STAT { (0, SEMAPHORES.find(id)?) } else { SEMAPHORES.at(id)? };
+            let (id, set) =
+                if command == IPC_STAT { (0, current().semaphores.find(id)?) } else { current().semaphores.at(id)? };
             let record = {
                 let state = set.state.lock();
                 if command != SEM_STAT_ANY {
@@ -281,7 +280,7 @@ fn semctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
         IPC_RMID | IPC_SET => {
             let new = if command == IPC_SET { Some(Permissions::read_new(argument)?) } else { None };
-            let set = SEMAPHORES.find(id)?;
+            let set = current().semaphores.find(id)?;
             set.permissions().owned_by(&who)?;
             match new {
                 Some(new) => {
@@ -290,7 +289,7 @@ fn semctl(ctx: &mut SyscallContext<'_>) -> SysResult {
                     state.changed = now();
                 }
                 None => {
-                    SEMAPHORES.remove(id, &set)?;
+                    current().semaphores.remove(id, &set)?;
                     set.state.lock().removed = true;
                     set.waiters.wake_all();
                 }
@@ -298,7 +297,7 @@ fn semctl(ctx: &mut SyscallContext<'_>) -> SysResult {
             Ok(0)
         }
         GETALL | SETALL => {
-            let set = SEMAPHORES.find(id)?;
+            let set = current().semaphores.find(id)?;
             let count = {
                 let state = set.state.lock();
                 state.permissions.permit(&who, if command == GETALL { 4 } else { 2 })?;
@@ -324,7 +323,7 @@ fn semctl(ctx: &mut SyscallContext<'_>) -> SysResult {
             Ok(0)
         }
         GETPID | GETVAL | GETNCNT | GETZCNT | SETVAL => {
-            let set = SEMAPHORES.find(id)?;
+            let set = current().semaphores.find(id)?;
             let number = {
                 let state = set.state.lock();
                 let number = usize::try_from(number as i32).ok();

@@ -1,0 +1,260 @@
+//! What a program can ask of a userfaultfd: `UFFDIO_*` (`linux/userfaultfd.h`), with the checks and errors of Linux's `fs/userfaultfd.c`.
+
+use alloc::sync::Arc;
+
+use foldspace::addr::{PAGE_SIZE, USER_END};
+use foldspace::space::{Fill, Protection};
+use foldspace::vma::{Backing, Vma, VmaFlags};
+use foldspace::{AddressSpace, Error, PageRange, VirtAddr};
+
+use super::{Userfault, feature};
+use crate::errno::Errno;
+use crate::mm::{self, uaccess};
+use crate::syscall::SysResult;
+
+const API: u32 = 0xc018_aa3f;
+const REGISTER: u32 = 0xc020_aa00;
+const UNREGISTER: u32 = 0x8010_aa01;
+const WAKE: u32 = 0x8010_aa02;
+const COPY: u32 = 0xc028_aa03;
+const ZEROPAGE: u32 = 0xc020_aa04;
+const WRITEPROTECT: u32 = 0xc018_aa06;
+const CONTINUE: u32 = 0xc020_aa07;
+
+/// Bits of the masks that say which requests there are: their numbers.
+const fn bit(request: u32) -> u64 {
+    1 << (request & 0xff)
+}
+
+/// `UFFDIO_REGISTER_MODE_*`.
+const MODE_MISSING: u64 = 1;
+const MODE_WP: u64 = 2;
+const MODE_MINOR: u64 = 4;
+
+/// `UFFDIO_*_MODE_DONTWAKE` of all but write protection, and what else filling can be asked for.
+const DONT_WAKE: u64 = 1;
+const COPY_WP: u64 = 2;
+const CONTINUE_WP: u64 = 2;
+const PROTECT_WP: u64 = 1;
+const PROTECT_DONT_WAKE: u64 = 2;
+
+/// `struct uffdio_range`, checked (`validate_range`).
+fn range(start: u64, len: u64) -> Result<PageRange, Errno> {
+    let aligned = start.is_multiple_of(PAGE_SIZE) && len.is_multiple_of(PAGE_SIZE);
+    if !aligned || len == 0 || start < mm::memory().lowest_address().get() {
+        return Err(Errno::EINVAL);
+    }
+    PageRange::from_len(VirtAddr(start), len).filter(|range| range.end() <= USER_END).ok_or(Errno::EINVAL)
+}
+
+/// Whether Linux can hand a VMA's faults on: private anonymous memory, and memory of files that are in memory.
+fn suits(kinds: VmaFlags) -> impl Fn(&Vma) -> bool {
+    move |vma| match &vma.backing {
+        Backing::Anonymous => !kinds.contains(VmaFlags::WATCH_UNMAPPED) && !vma.flags.contains(VmaFlags::DROPPABLE),
+        Backing::Object(_) => vma.flags.contains(VmaFlags::SHARED) || !kinds.contains(VmaFlags::WATCH_UNMAPPED),
+        Backing::Reference(_) => false,
+    }
+}
+
+fn filling_error(error: Error) -> Errno {
+    match error {
+        Error::NotMapped => Errno::ENOENT,
+        Error::AlreadyMapped => Errno::EEXIST,
+        Error::WrongKind => Errno::EINVAL,
+        Error::BadRange => Errno::EFAULT,
+        _ => Errno::ENOMEM,
+    }
+}
+
+impl Userfault {
+    pub(super) fn request(&self, request: u32, argument: u64) -> SysResult {
+        if request != API && self.state.lock().features.is_none() {
+            return Err(Errno::EINVAL);
+        }
+        match request {
+            API => self.agree(argument),
+            REGISTER => self.register(argument),
+            UNREGISTER => {
+                let [start, len]: [u64; 2] = uaccess::read(argument)?;
+                let range = range(start, len)?;
+                let space = self.space()?;
+                check_mapped(&space, range)?;
+                space.unwatch(range, self.watcher)?;
+                self.wake(range.start().get(), range.end().get());
+                Ok(0)
+            }
+            WAKE => {
+                let [start, len]: [u64; 2] = uaccess::read(argument)?;
+                let range = range(start, len)?;
+                self.wake(range.start().get(), range.end().get());
+                Ok(0)
+            }
+            COPY => self.copy(argument),
+            ZEROPAGE => self.zero(argument),
+            WRITEPROTECT => self.protect(argument),
+            CONTINUE => self.show(argument),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The address space, if anybody still lives in it. `ESRCH`.
+    fn space(&self) -> Result<Arc<AddressSpace>, Errno> {
+        self.space.upgrade().ok_or(Errno::ESRCH)
+    }
+
+    /// `UFFDIO_API`: once.
+    fn agree(&self, argument: u64) -> SysResult {
+        const VERSION: u64 = 0xaa;
+        let [version, wanted, _]: [u64; 3] = uaccess::read(argument)?;
+        let fits = version == VERSION && wanted & !feature::ALL == 0;
+        {
+            let mut state = self.state.lock();
+            if fits && state.features.is_none() {
+                state.features = Some(wanted);
+                drop(state);
+                let requests = bit(REGISTER) | bit(UNREGISTER) | 1 << (API & 0xff);
+                uaccess::write(argument, &[VERSION, feature::ALL, requests])?;
+                return Ok(0);
+            }
+        }
+        uaccess::write(argument, &[0u64; 3])?;
+        Err(Errno::EINVAL)
+    }
+
+    fn register(&self, argument: u64) -> SysResult {
+        let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
+        if mode == 0 || mode & !(MODE_MISSING | MODE_WP | MODE_MINOR) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let range = range(start, len)?;
+        let mut kinds = VmaFlags::empty();
+        kinds.set(VmaFlags::WATCH_MISSING, mode & MODE_MISSING != 0);
+        kinds.set(VmaFlags::WATCH_WRITES, mode & MODE_WP != 0);
+        kinds.set(VmaFlags::WATCH_UNMAPPED, mode & MODE_MINOR != 0);
+        self.space()?.watch(range, self.watcher, kinds, suits(kinds)).map_err(|error| match error {
+            Error::NotMapped | Error::WrongKind => Errno::EINVAL,
+            Error::AccessDenied => Errno::EPERM,
+            Error::AlreadyMapped => Errno::EBUSY,
+            _ => Errno::ENOMEM,
+        })?;
+        let mut requests = bit(WAKE) | bit(COPY) | bit(ZEROPAGE);
+        requests |= if mode & MODE_WP != 0 { bit(WRITEPROTECT) } else { 0 };
+        requests |= if mode & MODE_MINOR != 0 { bit(CONTINUE) } else { 0 };
+        uaccess::write(argument.wrapping_add(24), &requests)?;
+        Ok(0)
+    }
+
+    /// Does `page` for each page of `range` until one fails; says at `result` how many bytes were done, or the error, and wakes who waits for them.
+    fn for_each_page(
+        &self,
+        range: PageRange,
+        mode: u64,
+        result: u64,
+        mut page: impl FnMut(VirtAddr) -> Result<(), Errno>,
+    ) -> SysResult {
+        let (mut done, mut failed) = (0, None);
+        while done < range.len() && failed.is_none() {
+            match page(VirtAddr(range.start().get() + done)) {
+                Ok(()) => done += PAGE_SIZE,
+                Err(error) => failed = Some(error),
+            }
+        }
+        let told = match failed {
+            Some(error) if done == 0 => error.to_result(),
+            _ => done,
+        };
+        uaccess::write(result, &told)?;
+        if done > 0 && mode & DONT_WAKE == 0 {
+            self.wake(range.start().get(), range.start().get() + done);
+        }
+        match failed {
+            None => Ok(0),
+            Some(error) if done == 0 => Err(error),
+            Some(_) => Err(Errno::EAGAIN),
+        }
+    }
+
+    fn copy(&self, argument: u64) -> SysResult {
+        let [to, from, len, mode]: [u64; 4] = uaccess::read(argument)?;
+        let range = range(to, len)?;
+        if from.checked_add(len).is_none_or(|end| end > USER_END.get()) || mode & !(DONT_WAKE | COPY_WP) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let space = self.space()?;
+        check_one_area(&space, range)?;
+        let protection = if mode & COPY_WP != 0 { Protection::WriteProtected } else { Protection::None };
+        // Not on the stack: it is small.
+        let mut content = alloc::boxed::Box::new([0; PAGE_SIZE as usize]);
+        self.for_each_page(range, mode, argument.wrapping_add(32), |at| {
+            uaccess::read_bytes(from + (at.get() - to), &mut content[..])?;
+            space.fill(at, Fill::Bytes(&content), protection).map_err(filling_error)
+        })
+    }
+
+    fn zero(&self, argument: u64) -> SysResult {
+        let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
+        let range = range(start, len)?;
+        if mode & !DONT_WAKE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let space = self.space()?;
+        check_one_area(&space, range)?;
+        self.for_each_page(range, mode, argument.wrapping_add(24), |at| {
+            space.fill(at, Fill::Zeros, Protection::None).map_err(filling_error)
+        })
+    }
+
+    fn show(&self, argument: u64) -> SysResult {
+        let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
+        let range = range(start, len)?;
+        if mode & !(DONT_WAKE | CONTINUE_WP) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let space = self.space()?;
+        check_one_area(&space, range)?;
+        self.for_each_page(range, mode, argument.wrapping_add(24), |at| {
+            space.show(at).map_err(filling_error)?;
+            match (mode & CONTINUE_WP, PageRange::page_of(at)) {
+                (CONTINUE_WP, Some(page)) => {
+                    space.protect_watched(page, Protection::WriteProtected).map_err(filling_error)
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn protect(&self, argument: u64) -> SysResult {
+        let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
+        let range = range(start, len)?;
+        let (protects, wakes) = (mode & PROTECT_WP != 0, mode & PROTECT_DONT_WAKE == 0);
+        if mode & !(PROTECT_WP | PROTECT_DONT_WAKE) != 0 || protects && !wakes {
+            return Err(Errno::EINVAL);
+        }
+        let protection = if protects { Protection::WriteProtected } else { Protection::None };
+        self.space()?.protect_watched(range, protection).map_err(filling_error)?;
+        if !protects && wakes {
+            self.wake(range.start().get(), range.end().get());
+        }
+        Ok(0)
+    }
+}
+
+/// What is filled is all in one VMA, which is watched (`uffd_mfill_lock`, `validate_dst_vma`). `ENOENT`.
+fn check_one_area(space: &AddressSpace, range: PageRange) -> Result<(), Errno> {
+    let version = space.vmas();
+    match version.view().find_at_or_after(range.start()) {
+        Some(vma)
+            if vma.start() <= range.start() && range.end() <= vma.end() && vma.flags.intersects(VmaFlags::WATCHED) =>
+        {
+            Ok(())
+        }
+        _ => Err(Errno::ENOENT),
+    }
+}
+
+/// Something is mapped in the range, and can be watched. `EINVAL`.
+fn check_mapped(space: &AddressSpace, range: PageRange) -> Result<(), Errno> {
+    let version = space.vmas();
+    let mut mapped = version.view().iter().filter(|vma| vma.range.intersect(range).is_some()).peekable();
+    if mapped.peek().is_none() || !mapped.all(suits(VmaFlags::empty())) { Err(Errno::EINVAL) } else { Ok(()) }
+}

@@ -1,0 +1,169 @@
+//! Namespaces (namespaces(7)): what a thread sees as the machine's names ([`Uts`]) and as System V objects ([`Ipc`]). Of the others there is one of
+//! each, as on a Linux that was built without them.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use linux_raw_sys::general as raw;
+use spin::Once;
+
+use crate::errno::Errno;
+use crate::sync::Mutex;
+use crate::syscall::ipc::Ipc;
+
+/// Bytes of a field of `struct new_utsname`, its NUL included.
+pub const FIELD: usize = 65;
+
+/// A name of the machine, padded with NULs.
+pub type MachineName = [u8; FIELD];
+
+/// `text` as one. The rest of what does not fit is left out.
+pub const fn machine_name(text: &[u8]) -> MachineName {
+    let mut bytes = [0; FIELD];
+    let mut index = 0;
+    while index < text.len() && index < FIELD - 1 {
+        bytes[index] = text[index];
+        index += 1;
+    }
+    bytes
+}
+
+/// The names of the host and of its domain.
+pub struct Uts {
+    number: u64,
+    /// `uname -n`.
+    pub host: Mutex<MachineName>,
+    /// The NIS domain.
+    pub domain: Mutex<MachineName>,
+}
+
+/// The namespaces of a thread.
+#[derive(Clone)]
+pub struct Namespaces {
+    /// Names.
+    pub uts: Arc<Uts>,
+    /// System V objects.
+    pub ipc: Arc<Ipc>,
+}
+
+/// One namespace, by a file.
+#[derive(Clone)]
+pub enum Namespace {
+    /// See [`Uts`].
+    Uts(Arc<Uts>),
+    /// See [`Ipc`].
+    Ipc(Arc<Ipc>),
+}
+
+/// The kinds, as `/proc/PID/ns` names them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NamespaceKind {
+    /// See [`Uts`].
+    Uts,
+    /// See [`Ipc`].
+    Ipc,
+}
+
+/// Flags for all that there are.
+pub const KNOWN: u32 = raw::CLONE_NEWUTS | raw::CLONE_NEWIPC;
+/// And those that there are not.
+pub const UNKNOWN: u32 = raw::CLONE_NEWNS
+    | raw::CLONE_NEWCGROUP
+    | raw::CLONE_NEWUSER
+    | raw::CLONE_NEWPID
+    | raw::CLONE_NEWNET
+    | raw::CLONE_NEWTIME;
+
+/// A number for a new one: `st_ino` of its file. The first are Linux's `PROC_UTS_INIT_INO` and `PROC_IPC_INIT_INO`.
+pub fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0xf000_0010);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Namespaces {
+    /// Those that the first process is in.
+    pub fn first() -> Namespaces {
+        static FIRST: Once<Namespaces> = Once::new();
+        let make = || Namespaces {
+            uts: Arc::new(Uts {
+                number: 0xefff_fffe,
+                host: Mutex::new(machine_name(b"foldspace")),
+                domain: Mutex::new(machine_name(b"(none)")),
+            }),
+            ipc: Arc::new(Ipc::new(0xefff_ffff)),
+        };
+        FIRST.call_once(make).clone()
+    }
+
+    /// The same, but new ones where `flags` (`CLONE_NEW*`) ask for that.
+    #[must_use]
+    pub fn with_new(&self, flags: u32) -> Namespaces {
+        let mut new = self.clone();
+        if flags & raw::CLONE_NEWUTS != 0 {
+            let (host, domain) = (*self.uts.host.lock(), *self.uts.domain.lock());
+            new.uts = Arc::new(Uts { number: next_number(), host: Mutex::new(host), domain: Mutex::new(domain) });
+        }
+        if flags & raw::CLONE_NEWIPC != 0 {
+            new.ipc = Arc::new(Ipc::new(next_number()));
+        }
+        new
+    }
+
+    /// Puts one in the place of the one of its kind. Returns that.
+    pub fn enter(&mut self, namespace: Namespace) -> Namespace {
+        match namespace {
+            Namespace::Uts(uts) => Namespace::Uts(core::mem::replace(&mut self.uts, uts)),
+            Namespace::Ipc(ipc) => Namespace::Ipc(core::mem::replace(&mut self.ipc, ipc)),
+        }
+    }
+
+    /// The one of a kind.
+    pub fn get(&self, kind: NamespaceKind) -> Namespace {
+        match kind {
+            NamespaceKind::Uts => Namespace::Uts(self.uts.clone()),
+            NamespaceKind::Ipc => Namespace::Ipc(self.ipc.clone()),
+        }
+    }
+}
+
+impl Namespace {
+    /// Its `CLONE_NEW*`.
+    pub fn flag(&self) -> u32 {
+        match self {
+            Namespace::Uts(_) => raw::CLONE_NEWUTS,
+            Namespace::Ipc(_) => raw::CLONE_NEWIPC,
+        }
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        match self {
+            Namespace::Uts(uts) => uts.number,
+            Namespace::Ipc(ipc) => ipc.number(),
+        }
+    }
+
+    /// As a link to it reads: `uts:[4026531838]`.
+    pub fn name(&self) -> alloc::vec::Vec<u8> {
+        let kind = match self {
+            Namespace::Uts(_) => "uts",
+            Namespace::Ipc(_) => "ipc",
+        };
+        alloc::format!("{kind}:[{}]", self.number()).into_bytes()
+    }
+}
+
+/// Checks flags of clone and unshare (`copy_namespaces`, `create_new_namespaces`): who may ask comes first, then what there is.
+///
+/// # Errors
+/// `EPERM`, `EINVAL`.
+pub fn check(flags: u32, privileged: bool) -> Result<(), Errno> {
+    // A user namespace would be made first, and give its maker what the others need.
+    if flags & raw::CLONE_NEWUSER != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & (KNOWN | UNKNOWN) != 0 && !privileged {
+        return Err(Errno::EPERM);
+    }
+    if flags & UNKNOWN != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+}
