@@ -7,6 +7,10 @@
 //! With the feature `watch` each thread notes the locks that it holds: one that is taken against the order of [`Rank`] is a panic; and it can count what
 //! it takes, waits for and writes.
 
+#[cfg(any(foldspace_shuttle, feature = "watch"))]
+#[macro_use]
+mod wrapped;
+
 mod lock;
 #[cfg(feature = "watch")]
 pub mod watch;
@@ -91,4 +95,6 @@ impl Content {
     }
     #[inline(always)]
     pub fn read(&self) {}
+    #[inline(always)]
+    pub fn write(&self) {}
 }

@@ -127,6 +127,7 @@ impl Drop for Reference {
         let mut garbage = Garbage::new();
         garbage.push_data(&self.memory, own.page);
         for table in own.tables {
+            // Relaxed: it goes from hand to hand under the locks of caches. Who still reads there finds one or the other.
             self.memory.entries(table).iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
             garbage.push_table(&self.memory, table);
         }
@@ -212,6 +213,7 @@ fn make(memory: &Memory, content: &[u8; PAGE]) -> Result<ReferenceTables> {
     for frame in own.frames() {
         memory.record(frame).mark(Kind::Reference, 0);
     }
+    // Relaxed: published by the first entry that links one.
     own.for_each_entry(|table, index, entry| memory.entries(table)[index].store(entry, Ordering::Relaxed));
     Ok(own)
 }

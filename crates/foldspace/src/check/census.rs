@@ -67,6 +67,7 @@ impl Memory {
                 }
             }
             reference.for_each_entry(|table, index, entry| {
+                // Relaxed: the machine is at rest.
                 if self.entries(table)[index].load(Ordering::Relaxed) != entry {
                     damaged = Some(table);
                 }

@@ -228,6 +228,7 @@ impl Memory {
 
     fn put_zeroed(&self, cache: &mut Cache, frame: Frame) {
         debug_assert!(
+            // Relaxed: it is ours.
             self.entries(frame).iter().all(|entry| glance(entry, Ordering::Relaxed) == 0),
             "a freed table is empty"
         );

@@ -25,7 +25,7 @@ pub enum Overcommit {
 /// Pages that are kept from any one address space in [`Overcommit::Never`] at most (`vm.user_reserve_kbytes`, 128 MiB).
 const USER_RESERVE: u64 = (128 << 20) >> crate::addr::PAGE_SHIFT;
 
-/// The settings, and what is committed.
+/// The settings, and what is committed. All relaxed: sums, to which each adds before it compares, and settings that hold for what comes later.
 pub(super) struct Commit {
     /// Pages, those of objects included.
     pages: AtomicU64,

@@ -133,6 +133,7 @@ impl Memory {
         for frame in zero.frames() {
             map.records()[frame.0 as usize].mark(Kind::Reference, 0);
         }
+        // Relaxed: nobody else is there yet.
         zero.for_each_entry(|table, index, entry| map.entries(table)[index].store(entry, Ordering::Relaxed));
         let total = config.usable.iter().map(|range| range.len() as u64).sum();
         let counters = Counters {
@@ -238,7 +239,7 @@ impl Memory {
         }
     }
 
-    /// Lets `frames` more frames be allocated, then makes every allocation fail; `None` lifts that.
+    /// Lets `frames` more frames be allocated, then makes every allocation fail; `None` lifts that. (For tests, which want the order of all threads.)
     #[cfg(feature = "fault-injection")]
     pub fn fail_after(&self, frames: Option<u32>) {
         self.allowance.store(frames.map_or(i64::MAX, i64::from), Ordering::SeqCst);
@@ -273,6 +274,7 @@ impl Memory {
     }
 
     pub(crate) fn next_space_id(&self) -> u64 {
+        // Relaxed: a number, no more.
         self.counters.next_space.fetch_add(1, Ordering::Relaxed)
     }
 

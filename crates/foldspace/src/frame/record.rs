@@ -179,6 +179,9 @@ pub(crate) struct Record {
 #[cfg(not(foldspace_loom))]
 const _: () = assert!(size_of::<Record>() == 32);
 
+/// Orderings. Relaxed, where nothing else is said: `home`, links, `lineage` and `counts` are read and written under a lock (of a table, a lineage, a list
+/// or a cache), or as a guess that is verified under one; bits of `state` beside the lock's are changed by who holds such a lock, or are each for themselves
+/// (dirty: the store that it stands for is seen by who took the entry out, after the shootdown).
 impl Record {
     pub(crate) fn kind(&self) -> Kind {
         Kind::from_bits(self.state.load(Ordering::Relaxed))
@@ -198,16 +201,18 @@ impl Record {
     /// Becomes `kind` with one reference at `home`, unlocked, in no lineage, counting nothing. Only the owner of an idle frame may call this.
     #[inline]
     pub(crate) fn begin(&self, kind: Kind, home: Home) {
+        // Relaxed, all of it: who finds the frame does so through an entry, which is stored with release.
         self.refs.store(1, Ordering::Relaxed);
         self.home.store(home.pack(), Ordering::Relaxed);
         self.lineage.store(NONE, Ordering::Relaxed);
         self.counts.store(0, Ordering::Relaxed);
-        self.state.store(kind as u32, Ordering::Release);
+        self.state.store(kind as u32, Ordering::Relaxed);
     }
 
     /// Becomes head of a block of `order`, free or reserved, or anything without references.
     pub(crate) fn mark(&self, kind: Kind, order: u8) {
-        self.state.store(kind as u32 | (order as u32) << ORDER_SHIFT, Ordering::Release);
+        // Relaxed: it goes from hand to hand under the locks of caches and lists.
+        self.state.store(kind as u32 | (order as u32) << ORDER_SHIFT, Ordering::Relaxed);
         self.refs.store(0, Ordering::Relaxed);
     }
 
@@ -265,6 +270,7 @@ impl Record {
     #[inline]
     fn wait_for_lock(&self) {
         while self.state.fetch_or(LOCKED, Ordering::Acquire) & LOCKED != 0 {
+            // Relaxed: what takes the lock is above.
             while self.state.load(Ordering::Relaxed) & LOCKED != 0 {
                 spin_loop();
             }
@@ -309,7 +315,7 @@ impl Record {
     pub(crate) fn refs(&self) -> u32 {
         self.refs.load(Ordering::Acquire)
     }
-    /// Under the lock of a table that has a slot to it (or by the object that pins it).
+    /// Under the lock of a table that has a slot to it (or by the object that pins it). Relaxed: who counts has a reference already, as with `Arc`.
     #[inline]
     pub(crate) fn add_ref(&self) {
         self.refs.fetch_add(1, Ordering::Relaxed);

@@ -69,6 +69,7 @@ impl<'m> Mapcounts<'m> {
                     return Ok(self.family.paths);
                 }
                 let maps_it = |member: Frame| {
+                    // Acquire: what the entry refers to is looked at.
                     let bits = self.memory.entries(member)[index.get()].load(crate::sync::atomic::Ordering::Acquire);
                     let entry = Entry::from_bits(bits);
                     entry.is_present() && entry.frame() == frame

@@ -192,6 +192,7 @@ impl Memory {
     pub fn slots(&self, frame: Frame, mut visit: impl FnMut(Slot)) {
         let mut visit_anchor = |anchor: Anchor, index: Index| {
             let mut look = |table: Frame| {
+                // Acquire: what it refers to may be looked at.
                 let entry =
                     Entry::from_bits(self.entries(table)[index.get()].load(crate::sync::atomic::Ordering::Acquire));
                 if entry.is_present() && entry.frame() == frame {

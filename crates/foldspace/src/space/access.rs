@@ -56,6 +56,7 @@ impl AddressSpace {
     /// and never waits itself, so it can be asked under a lock.
     pub fn word_now(&self, addr: VirtAddr) -> Option<u32> {
         let mut word = None;
+        // SeqCst, here and below: a program expects of its words what its own locked instructions do.
         self.with_word(addr, Access::Read, |atomic| word = Some(atomic.load(Ordering::SeqCst)));
         word
     }

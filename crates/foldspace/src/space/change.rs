@@ -22,33 +22,43 @@ pub(super) struct InChange {
     hole_end: AtomicU64,
 }
 
+/// Orderings: that a change has begun is seen by who sees what came after it: the version that it published (release, acquire), or the entries of the
+/// root that a fork has write-protected. That it is over, or that another one has begun instead, says that its shootdown is done, so whoever sees that
+/// must see what was stored through translations until then: stores are release, loads acquire. Nothing here is sequentially consistent: a
+/// fault asks under the lock of the table that it changes, and what a writer does under that lock later cannot be seen yet.
 impl InChange {
     /// Before the version that replaces the range is published: who sees that version, under the lock of a table, sees this too.
     pub(super) fn begin(&self, range: PageRange) {
-        self.start.store(range.start().get(), Ordering::SeqCst);
-        self.end.store(range.end().get(), Ordering::SeqCst);
+        // Release, both: each alone can say that the last change is over.
+        self.start.store(range.start().get(), Ordering::Release);
+        self.end.store(range.end().get(), Ordering::Release);
     }
 
     /// As [`InChange::begin`], of two ranges that do not overlap.
     pub(super) fn begin_two(&self, a: PageRange, b: PageRange) {
         let (low, high) = if a.start() < b.start() { (a, b) } else { (b, a) };
-        self.hole_start.store(low.end().get(), Ordering::SeqCst);
-        self.hole_end.store(high.start().get(), Ordering::SeqCst);
-        self.start.store(low.start().get(), Ordering::SeqCst);
-        self.end.store(high.end().get(), Ordering::SeqCst);
+        // Relaxed: alone it says nothing, for the hole's end was 0.
+        self.hole_start.store(low.end().get(), Ordering::Relaxed);
+        // Release, all three: as in `begin`.
+        self.hole_end.store(high.start().get(), Ordering::Release);
+        self.start.store(low.start().get(), Ordering::Release);
+        self.end.store(high.end().get(), Ordering::Release);
     }
 
     pub(super) fn end(&self) {
-        self.end.store(0, Ordering::SeqCst);
-        self.hole_end.store(0, Ordering::SeqCst);
+        // Release: it is over, with its shootdown.
+        self.end.store(0, Ordering::Release);
+        // Relaxed: without a hole only more would wait.
+        self.hole_end.store(0, Ordering::Relaxed);
     }
 
     /// Whether a fault at `addr` has to wait.
     #[inline]
     pub(super) fn contains(&self, addr: VirtAddr) -> bool {
-        // The end is read first and written last: a mix of two ranges can only say "wait" where that was not needed.
-        addr.get() < self.end.load(Ordering::SeqCst)
-            && self.start.load(Ordering::SeqCst) <= addr.get()
+        // The end is read first and written last: a mix of two ranges can only say "wait" where that was not needed. Acquire: who need not wait (any
+        // more) sees what the change did.
+        addr.get() < self.end.load(Ordering::Acquire)
+            && self.start.load(Ordering::Acquire) <= addr.get()
             && !self.in_hole(addr)
     }
 }
@@ -56,7 +66,8 @@ impl InChange {
 impl InChange {
     #[cold]
     fn in_hole(&self, addr: VirtAddr) -> bool {
-        addr.get() < self.hole_end.load(Ordering::SeqCst) && self.hole_start.load(Ordering::SeqCst) <= addr.get()
+        // Acquire: as above. Relaxed: stored before the end.
+        addr.get() < self.hole_end.load(Ordering::Acquire) && self.hole_start.load(Ordering::Relaxed) <= addr.get()
     }
 }
 
@@ -131,6 +142,7 @@ impl AddressSpace {
 
     pub(super) fn note_mapped(&self, guard: &Guard) {
         let mapped = self.vmas.load(guard).summary().totals.pages.total;
+        // Relaxed: writers take turns, and readers want a number.
         if mapped > self.mapped_peak.load(Ordering::Relaxed) {
             self.mapped_peak.store(mapped, Ordering::Relaxed);
         }

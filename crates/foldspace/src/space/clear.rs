@@ -14,6 +14,7 @@ impl AddressSpace {
         let _layout = self.writer.lock();
         self.memory.uncharge(self.vmas.load(&guard).summary().totals.pages.accounted);
         self.vmas.clear(&guard);
+        // Relaxed: under the writers' lock, as whoever asks.
         self.has_guards.store(false, Ordering::Relaxed);
         let mut garbage = Garbage::new();
         while self.give_up_user_half(&mut garbage) {
@@ -64,6 +65,7 @@ impl Drop for AddressSpace {
 /// Takes the embedder's entries out of a root that nobody uses, as a frame for tables has to be all zeros.
 pub(super) fn empty_root(memory: &Memory, root: Frame) {
     for (index, _) in memory.kernel_entries() {
+        // Relaxed: nobody else has it, and it goes on under the locks of caches.
         memory.entries(root)[index.get()].store(0, Ordering::Relaxed);
     }
 }

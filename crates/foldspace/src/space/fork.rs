@@ -59,6 +59,7 @@ impl AddressSpace {
             return Err(error);
         }
         let child = AddressSpace::from_parts(&self.memory, root, self.vmas.hold(guard), layout, mode);
+        // Relaxed: nobody else has the child yet.
         child.has_guards.store(self.may_have_guards(), Ordering::Relaxed);
         child.set_commit_reserve(self.commit_reserve.load(Ordering::Relaxed));
         charge.keep();

@@ -29,6 +29,7 @@ impl AddressSpace {
                     return Err(Error::WrongKind);
                 }
                 self.note_written(guard, vma);
+                // Relaxed: under the writers' lock, as whoever asks; others see it too late at worst, as if they had come before.
                 self.has_guards.store(true, Ordering::Relaxed);
                 self.change_guards(guard, part, Touch::Every, |garbage| self.tables().put_guards(part, garbage))
             })

@@ -93,6 +93,7 @@ impl AddressSpace {
     /// Pages of the commit limit that this address space, which has `mapped` pages, may not use.
     #[cold]
     pub(super) fn kept_back(&self, mapped: u64) -> u64 {
+        // Relaxed: a setting.
         let admin = self.commit_reserve.load(Ordering::Relaxed) >> PAGE_SHIFT;
         admin.saturating_add(self.memory.user_reserve(mapped))
     }

@@ -198,6 +198,7 @@ impl AddressSpace {
 
     /// The mode of the next fork; children inherit it.
     pub fn fork_mode(&self) -> ForkMode {
+        // Relaxed: a setting, as those below.
         match self.fork_mode.load(Ordering::Relaxed) {
             0 => ForkMode::Copy,
             1 => ForkMode::Leaf,
@@ -230,6 +231,7 @@ impl AddressSpace {
 fn new_root(memory: &Memory) -> Result<Frame> {
     let root = memory.alloc_table(Level::L4, Home::None)?;
     for (index, entry) in memory.kernel_entries() {
+        // Relaxed: nobody else has it yet.
         memory.entries(root)[index.get()].store(*entry, Ordering::Relaxed);
     }
     Ok(root)

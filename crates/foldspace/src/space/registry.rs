@@ -49,6 +49,7 @@ impl Registry {
         let older = core::mem::replace(&mut seats.youngest, number);
         *seats.leading_to_younger(older) = number;
         seats.seats[number as usize] = Seat { space: Arc::downgrade(space), older, younger: NONE };
+        // Relaxed: under the lock of the row, or asked of a space that has joined and is held.
         space.seat.store(number, Ordering::Relaxed);
         space.memory.record(space.root).set_seat(number);
         Ok(())

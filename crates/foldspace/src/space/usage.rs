@@ -15,6 +15,7 @@ impl AddressSpace {
         let pages = version.summary().totals.pages;
         let usage = Usage {
             mapped: pages.total,
+            // Relaxed: numbers, no more.
             mapped_peak: self.mapped_peak.load(Ordering::Relaxed).max(pages.total),
             locked: pages.locked,
             data: pages.data,

@@ -43,101 +43,13 @@ pub mod hint {
     }
 }
 
-/// As [`core::sync::atomic`].
+/// As [`core::sync::atomic`], with a point before each operation.
 pub mod atomic {
-    pub use core::sync::atomic::{Ordering, fence};
+    wrapped_atomics!(load: point, store: point);
 
-    use super::point;
-
-    macro_rules! wrapped {
-        ($name:ident $(<$of:ident>)?, $value:ty) => {
-            /// `core`'s, with a point before each operation.
-            #[repr(transparent)]
-            #[derive(Debug)]
-            pub struct $name $(<$of>)? (core::sync::atomic::$name $(<$of>)?);
-
-            #[allow(missing_docs)]
-            impl $(<$of>)? $name $(<$of>)? {
-                pub const fn new(value: $value) -> Self {
-                    Self(core::sync::atomic::$name::new(value))
-                }
-                pub fn get_mut(&mut self) -> &mut $value {
-                    self.0.get_mut()
-                }
-                pub fn into_inner(self) -> $value {
-                    self.0.into_inner()
-                }
-                pub fn load(&self, order: Ordering) -> $value {
-                    point();
-                    self.0.load(order)
-                }
-                pub fn store(&self, value: $value, order: Ordering) {
-                    point();
-                    self.0.store(value, order)
-                }
-                pub fn swap(&self, value: $value, order: Ordering) -> $value {
-                    point();
-                    self.0.swap(value, order)
-                }
-                pub fn compare_exchange(
-                    &self,
-                    current: $value,
-                    new: $value,
-                    success: Ordering,
-                    failure: Ordering,
-                ) -> Result<$value, $value> {
-                    point();
-                    self.0.compare_exchange(current, new, success, failure)
-                }
-                pub fn compare_exchange_weak(
-                    &self,
-                    current: $value,
-                    new: $value,
-                    success: Ordering,
-                    failure: Ordering,
-                ) -> Result<$value, $value> {
-                    self.compare_exchange(current, new, success, failure)
-                }
-            }
-        };
+    fn point(_address: usize) {
+        super::point();
     }
-
-    macro_rules! with_bits {
-        ($name:ident, $value:ty, $($operation:ident),+) => {
-            impl Default for $name {
-                fn default() -> Self {
-                    Self::new(<$value>::default())
-                }
-            }
-
-            #[allow(missing_docs)]
-            impl $name {
-                $(pub fn $operation(&self, value: $value, order: Ordering) -> $value {
-                    point();
-                    self.0.$operation(value, order)
-                })+
-            }
-        };
-    }
-
-    macro_rules! integer {
-        ($($name:ident $value:ty),+) => {
-            $(wrapped!($name, $value);
-            with_bits!($name, $value, fetch_add, fetch_sub, fetch_and, fetch_or, fetch_xor, fetch_max, fetch_min);)+
-        };
-    }
-
-    impl AtomicU64 {
-        /// What it holds, without a point.
-        pub(super) fn unobserved(&self) -> u64 {
-            self.0.load(Ordering::Relaxed)
-        }
-    }
-
-    integer!(AtomicU8 u8, AtomicU16 u16, AtomicU32 u32, AtomicU64 u64, AtomicUsize usize, AtomicI64 i64);
-    wrapped!(AtomicBool, bool);
-    with_bits!(AtomicBool, bool, fetch_and, fetch_or, fetch_xor);
-    wrapped!(AtomicPtr<T>, *mut T);
 }
 
 /// As [`spin::Mutex`], of which it is one that waits through the scheduler.

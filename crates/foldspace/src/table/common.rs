@@ -40,10 +40,12 @@ impl<'m> Common<'m> {
     }
 
     pub(super) fn entry(&self, index: Index) -> Entry {
+        // Relaxed: stored under the lock that we hold.
         Entry::from_bits(glance(&self.memory.entries(self.table)[index.get()], Ordering::Relaxed))
     }
 
     pub(super) fn take(&self, index: Index) -> Entry {
+        // Acquire: what a processor has noted there. Release: as every change of a slot.
         let old = Entry::from_bits(self.memory.entries(self.table)[index.get()].swap(0, Ordering::AcqRel));
         self.memory.record(self.table).shift_counts(old.unit(self.level), 0);
         old

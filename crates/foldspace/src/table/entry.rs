@@ -49,10 +49,11 @@ impl Entry {
         Entry(slot.load(Ordering::Acquire))
     }
 
-    /// Puts it into a slot, and returns what was there. Release: who finds the entry also finds the content of what it refers to.
+    /// Puts it into a slot, and returns what was there. Release: who finds the entry also finds the content of what it refers to. Not acquire: what was
+    /// there was put there under the same lock.
     #[inline(always)]
     pub(crate) fn swap_into(self, slot: &impl Word) -> Entry {
-        Entry(slot.swap(self.0, Ordering::AcqRel))
+        Entry(slot.swap(self.0, Ordering::Release))
     }
 
     /// `frame` with `flags`.

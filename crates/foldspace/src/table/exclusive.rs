@@ -46,6 +46,7 @@ impl<'m> Exclusive<'m> {
 
     #[inline]
     pub(crate) fn entry(&self, index: Index) -> Entry {
+        // Relaxed: stored under the lock that we hold. (What a processor notes in it meanwhile is kept by whoever changes it.)
         Entry::from_bits(glance(&self.memory.entries(self.table)[index.get()], Ordering::Relaxed))
     }
 
@@ -93,6 +94,8 @@ impl<'m> Exclusive<'m> {
     /// Sets and clears permissions of a present entry, keeping what the processor noted in it.
     pub(crate) fn change(&mut self, index: Index, set: u64, clear: u64) {
         let slot = &self.memory.entries(self.table)[index.get()];
+        // Release, and with it all that came before is seen by who finds the new permissions; acquire: so are the marks of a processor that has stored
+        // there.
         if clear != 0 {
             slot.fetch_and(!clear, Ordering::AcqRel);
         }
@@ -148,6 +151,7 @@ impl<'m> Exclusive<'m> {
         let forbidden = link.bits() & Entry::NO_EXECUTE;
         let mut units = 0;
         for (slot, reference) in self.memory.entries(table).iter().zip(from) {
+            // Relaxed: reference tables do not change, and ours is published by the entry that will link it.
             let entry = Entry::from_bits(reference.load(Ordering::Relaxed)).with(forbidden);
             units += entry.unit(level);
             slot.store(entry.bits(), Ordering::Relaxed);
@@ -183,11 +187,13 @@ impl<'m> Exclusive<'m> {
             if entry.is_writable() {
                 // In the original too: its last owner will reuse it as it is. No shootdown is owed for that, since it could not be
                 // reached for writing, being shared.
+                // Relaxed: who finds it here had what it refers to before.
                 from[index.get()].fetch_and(!Entry::WRITE, Ordering::Relaxed);
             }
             if !entry.is_reference() {
                 memory.copy_home(entry, shared, lineage, index);
             }
+            // Relaxed: published by the entry that will link the copy.
             to[index.get()].store(entry.without(Entry::WRITE).with(forbidden).bits(), Ordering::Relaxed);
         });
         memory.record(copy).set_counts(original.counts());
@@ -217,6 +223,7 @@ struct Run {
 fn move_slots(records: &[Record], old: &[AtomicU64], new: &[AtomicU64], first: Slot) -> Run {
     let (mut passed, mut empty, mut untracked) = (0, 0, 0);
     for (old, new) in old.iter().zip(new) {
+        // Relaxed: under the locks of both tables.
         let entry = Entry::from_bits(glance(old, Ordering::Relaxed));
         if entry.is_empty() {
             empty += 1;
@@ -224,6 +231,7 @@ fn move_slots(records: &[Record], old: &[AtomicU64], new: &[AtomicU64], first: S
             break;
         } else {
             // What the processor notes in the entry until here moves with it.
+            // Acquire: what a processor has stored there, to who frees or shares it later. Release: as every change of a slot.
             let entry = Entry::from_bits(old.swap(0, Ordering::AcqRel));
             if entry.is_tracked() {
                 let index = Index::truncate(first.index.get() as u64 + passed as u64);
@@ -231,6 +239,7 @@ fn move_slots(records: &[Record], old: &[AtomicU64], new: &[AtomicU64], first: S
             } else {
                 untracked += 1;
             }
+            // Release: who finds the entry also finds what it refers to.
             new.store(entry.bits(), Ordering::Release);
         }
         passed += 1;

@@ -19,6 +19,7 @@ impl Memory {
             return false;
         }
         parts(range, below).any(|part| {
+            // Acquire: the table that it links is looked through.
             let entry = Entry::from_bits(self.entries(table)[part.index.get()].load(Ordering::Acquire));
             entry.is_guard() || self.has_guards(entry, below, part.range)
         })

@@ -112,6 +112,7 @@ impl<'m> Root<'m> {
     /// [`Root::load`], of many in a row.
     #[inline]
     pub(super) fn glance(&self, table: Frame, index: Index) -> Entry {
+        // Acquire: the table that it links is looked through.
         Entry::from_bits(glance(&self.memory.entries(table)[index.get()], Ordering::Acquire))
     }
 
@@ -151,6 +152,7 @@ impl<'m> Root<'m> {
             return true;
         }
         let slot = &self.memory.entries(leaf.table)[addr.index(leaf.level).get()];
+        // AcqRel: as a processor that marks it, whose stores are ordered on x86. Relaxed: then it is looked up again.
         slot.compare_exchange(bits, bits | marks, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -310,11 +312,13 @@ impl<'m> Root<'m> {
         let counts = self.memory.record(locked.table()).counts();
         for_each_of(counts.used(), &from[..ENTRIES / 2], |index, entry| {
             if !entry.is_reference() {
+                // Release: who finds it protected sees that a fork is in progress (`InChange`). Acquire: as for every change of permissions.
                 from[index.get()].fetch_and(!Entry::WRITE, Ordering::AcqRel);
                 let record = self.memory.record(entry.frame());
                 self.memory.share_home(record, lineage, index);
                 record.add_ref();
             }
+            // Release: who finds the entry finds what it refers to.
             to[index.get()].store(entry.without(Entry::WRITE).bits(), Ordering::Release);
         });
         self.memory.record(new).set_counts(counts);

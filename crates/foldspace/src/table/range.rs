@@ -84,6 +84,7 @@ impl<'m> Root<'m> {
         }
         let first = range.start().index(Level::L1).get();
         let slots = &self.memory.entries(leaf.table)[first..first + range.pages() as usize];
+        // Relaxed: nothing that they refer to is looked at.
         slots.iter().any(|slot| Entry::from_bits(slot.load(Ordering::Relaxed)).is_private())
     }
 

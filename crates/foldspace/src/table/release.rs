@@ -46,6 +46,7 @@ pub(crate) fn release_table(memory: &Memory, table: Frame, level: Level, garbage
     if used != 0 {
         let entries = memory.entries(table);
         for_each_of(used, entries, |index, entry| {
+            // Relaxed: it is locked and dead. Who still reads there is pinned, and finds one or the other.
             entries[index.get()].store(0, Ordering::Relaxed);
             release_entry(memory, entry, level, memory.place(Slot { table, index }), garbage);
         });
@@ -86,6 +87,7 @@ pub(crate) fn for_each_of(used: u32, entries: &[AtomicU64], mut visit: impl FnMu
 fn visit_group(entries: &[AtomicU64], group: usize, visit: &mut impl FnMut(Index, Entry)) -> u32 {
     let first = group * AT_ONCE;
     let Some(slots) = entries.get(first..first + AT_ONCE) else { return 0 };
+    // Relaxed, here and below: under the lock of the table.
     if slots.iter().fold(0, |any, slot| any | glance(slot, Ordering::Relaxed)) == 0 {
         return 0;
     }

@@ -36,6 +36,7 @@ impl Pages<'_> {
     /// Index and entry of each page, in order, also where nothing is present.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Index, Entry)> + '_ {
         self.entries.iter().enumerate().map(|(at, slot)| {
+            // Acquire: what it refers to may be looked at.
             (Index::truncate((self.first + at) as u64), Entry::from_bits(slot.load(Ordering::Acquire)))
         })
     }

@@ -1,5 +1,7 @@
-//! Calls that cannot be compared with the host's: it has no names, and no Linux has reference pages.
+//! Calls that cannot be compared with the host's: it has no names, no Linux has reference pages, and a test has not the rights that some need.
 
+mod addresses;
+mod errors;
 mod names;
 mod pages;
 
@@ -13,17 +15,18 @@ const PAGE: u64 = 4096;
 /// Where nothing is until something is mapped there.
 const AT: u64 = 0x1234_5600_0000;
 
-/// A process with some descriptors and no rights.
+/// A process with some descriptors, and no rights unless it is given some.
 struct Process {
     space: Arc<AddressSpace>,
     files: Vec<(i32, OpenFile)>,
+    rights: Vec<Capability>,
 }
 
 impl Process {
     fn new() -> Process {
         let host = Host::new(32 << 20).expect("an arena");
         let space = AddressSpace::new(host.memory(), Layouts::process()).expect("a root");
-        Process { space, files: Vec::new() }
+        Process { space, files: Vec::new(), rights: Vec::new() }
     }
 
     /// Maps anonymous memory at a page counted from [`AT`].
@@ -44,7 +47,7 @@ impl Caller for Process {
         file.map(|(_, file)| file.clone()).ok_or(Errno::EBADF)
     }
 
-    fn is_capable(&self, _: Capability) -> bool {
-        false
+    fn is_capable(&self, capability: Capability) -> bool {
+        self.rights.contains(&capability)
     }
 }

@@ -62,6 +62,7 @@ impl Object {
                 Err(_) => break,
             }
             done += len;
+            // Release: who sees the length sees the bytes. Acquire: ours may come after those of another.
             self.len.fetch_max(offset + done as u64, Ordering::AcqRel);
         }
         Ok(done)

@@ -212,6 +212,7 @@ impl Object {
 
     /// Whether no byte of page `index` is before the end.
     pub(crate) fn is_past_end(&self, index: u64) -> bool {
+        // Acquire: what lies before the end was written.
         index.checked_mul(PAGE_SIZE).is_none_or(|start| start >= self.len.load(Ordering::Acquire))
     }
 

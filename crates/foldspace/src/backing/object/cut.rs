@@ -50,6 +50,8 @@ impl Object {
         let guard = self.memory.pin();
         let mut garbage = Garbage::new();
         let mut cache = self.cache.lock();
+        // Release: who sees the length sees what the last one to set it did. Acquire: so do we. (Whether a page is past the end is asked again under
+        // the lock of the cache.)
         let old = self.len.swap(len, Ordering::AcqRel);
         if len > old {
             return Ok(());
@@ -85,6 +87,7 @@ impl Object {
     /// [`Object::forbid_holes`] was called.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<()> {
         let _one_at_a_time = self.cutting.lock();
+        // Relaxed: under the lock of cuts.
         if self.whole.load(Ordering::Relaxed) {
             return Err(Error::Sealed);
         }
@@ -121,6 +124,7 @@ impl Object {
     /// (`F_SEAL_WRITE`, `F_SEAL_FUTURE_WRITE`; `shmem_fallocate` in Linux's `mm/shmem.c`). For good.
     pub fn forbid_holes(&self) {
         let _one_at_a_time = self.cutting.lock();
+        // Relaxed: under the lock of cuts.
         self.whole.store(true, Ordering::Relaxed);
     }
 

@@ -24,6 +24,7 @@ impl Object {
     /// Before an address space publishes an area that shows it.
     pub(crate) fn note_mapped(&self) {
         // Mostly it is known: programs map the same files.
+        // Relaxed: whoever installs a page has taken the lock of the cache after this, and who cuts takes it before he asks.
         if !self.mapped.load(Ordering::Relaxed) {
             self.mapped.store(true, Ordering::Relaxed);
         }

@@ -129,6 +129,7 @@ impl Object {
 
     fn zeros(memory: &Arc<Memory>, len: u64, charged: u64) -> Arc<Object> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        // Relaxed: a number, no more.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Object::with_content(memory, Content::Anonymous(number), len, charged)
     }
@@ -178,6 +179,7 @@ impl Object {
 
     /// Length in bytes.
     pub fn len(&self) -> u64 {
+        // Acquire: what lies before the end was written.
         self.len.load(Ordering::Acquire)
     }
 

@@ -129,7 +129,8 @@ impl VersionCell {
     #[inline]
     pub fn same(&self, version: VersionRef<'_>) -> bool {
         let root = version.root.map_or(ptr::null_mut(), NodeRef::as_ptr);
-        ptr::eq(self.root.load(Ordering::Acquire), root)
+        // Relaxed: if it is the same, it was loaded before; if not, nothing of the new one is looked at.
+        ptr::eq(self.root.load(Ordering::Relaxed), root)
     }
 
     /// The current version, counted: it stays as it is whatever happens to the cell. O(1).
@@ -195,6 +196,7 @@ impl Drop for VersionCell {
     fn drop(&mut self) {
         // The cell's count becomes the version's, whose drop gives it up.
         // INVARIANT: no writer is left, so the root is not frozen.
+        // Relaxed: the cell is ours alone by now.
         drop(Version { root: NonNull::new(self.root.load(Ordering::Relaxed)) });
     }
 }
@@ -211,6 +213,7 @@ impl<'t> Turn<'t> {
     fn take(cell: &'t VersionCell) -> Turn<'t> {
         #[cfg(feature = "watch")]
         let wait = watch::wait(Rank::Turn, core::ptr::from_ref(cell).addr());
+        // Acquire, and release at the end: the last writer's root is the one that this writer changes.
         while cell.writing.swap(true, Ordering::Acquire) {
             crate::sync::hint::spin_loop();
         }
@@ -229,6 +232,7 @@ impl<'t> Turn<'t> {
     #[inline]
     unsafe fn publish(&self, new: Option<NonNull<Header>>, guard: &Guard, frozen: bool) {
         let new = new.map_or(ptr::null_mut(), NonNull::as_ptr);
+        // Relaxed: it is our turn, and nobody else stores it.
         let old = self.cell.root.load(Ordering::Relaxed);
         // Release: the nodes are written before they can be found.
         self.cell.root.store(new, Ordering::Release);

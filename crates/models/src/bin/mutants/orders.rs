@@ -210,7 +210,9 @@ fn run(program: &Path, tests: &str, number: usize) -> Result<Option<Noticed>> {
     let failed = text.rsplit("failures:\n").next().unwrap_or("");
     let by: Vec<_> = failed
         .lines()
-        .filter_map(|line| line.strip_prefix("    ")?.rsplit("::").next())
+        .filter_map(|line| line.strip_prefix("    ")?.split_once("loom::"))
+        .map(|(_, name)| name)
+        .filter(|name| !name.contains("::"))
         .map(|name| name.replace('_', " "))
         .collect();
     ensure!(!by.is_empty(), "the tests of loom ended with {}: {text}", output.status);

@@ -367,9 +367,10 @@ unsafe fn end_slots(node: NonNull<Header>) -> *mut VirtAddr {
 pub(super) unsafe fn try_retain(node: NonNull<Header>) -> bool {
     // SAFETY: by the function's contract.
     let refs = unsafe { &(*node.as_ptr()).refs };
+    // Relaxed, as with `Arc`: what is in the node was seen when it was found.
     let mut seen = refs.load(Ordering::Relaxed);
     while seen != 0 {
-        match refs.compare_exchange_weak(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed) {
+        match refs.compare_exchange_weak(seen, seen + 1, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return true,
             Err(now) => seen = now,
         }
@@ -384,6 +385,7 @@ pub(super) unsafe fn try_retain(node: NonNull<Header>) -> bool {
 /// The caller knows of an owner who stays during the call.
 #[inline]
 pub(super) unsafe fn retain(node: NonNull<Header>) {
+    // Relaxed, as with `Arc`: there is an owner.
     // SAFETY: by the function's contract the node is allocated.
     unsafe { (*node.as_ptr()).refs.fetch_add(1, Ordering::Relaxed) };
 }
@@ -397,7 +399,8 @@ pub(super) unsafe fn retain(node: NonNull<Header>) {
 pub(super) unsafe fn freeze(node: NonNull<Header>) -> bool {
     // SAFETY: by the function's contract the node is allocated.
     let refs = unsafe { &(*node.as_ptr()).refs };
-    refs.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    // Acquire: who held it before is done reading, and it is destroyed without asking again. Relaxed: others hold it, nothing happens.
+    refs.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
 /// Gives up one count; the last one destroys the node.
@@ -406,6 +409,7 @@ pub(super) unsafe fn freeze(node: NonNull<Header>) -> bool {
 ///
 /// One count is the caller's and is used up. Whoever reads the node without a count has stopped to do so.
 pub(super) unsafe fn release(node: NonNull<Header>) {
+    // Release: we are done reading. Acquire: so are all others, if we are the last.
     // SAFETY: by the function's contract the node is allocated.
     let before = unsafe { (*node.as_ptr()).refs.fetch_sub(1, Ordering::AcqRel) };
     if before == 1 {
@@ -424,6 +428,7 @@ pub(super) unsafe fn destroy(node: NonNull<Header>) {
     // that `level` says, and dropped nowhere else (invariants 1 and 3); 3. an owned child's count is used up here.
     unsafe {
         let level = (*node.as_ptr()).level;
+        (*node.as_ptr()).content.write();
         let owned = owned_slots(node);
         if level == 0 {
             let vmas = vma_slots(node);
@@ -441,6 +446,7 @@ pub(super) unsafe fn destroy(node: NonNull<Header>) {
 /// `node` is allocated.
 #[inline]
 unsafe fn owned_slots(node: NonNull<Header>) -> Range<usize> {
+    // Relaxed: changed by the writer that took its content over, before it gave the node to the epoch.
     // SAFETY: by the function's contract.
     let owned = unsafe { (*node.as_ptr()).owned.load(Ordering::Relaxed) };
     (owned & 0xff) as usize..(owned >> 8) as usize

@@ -113,6 +113,7 @@ impl<'t> Plan<'t> {
 fn hand_on(old: &Touched<'_>, sole: bool) {
     if sole {
         // INVARIANT (4 of the nodes): the root is frozen and there is one owner all the way down, so the node is ours.
+        // Relaxed: read by who destroys the node, after the grace period that begins later.
         old.node.header().owned.store(pack(old.gone_from as usize..old.gone_to as usize), Ordering::Relaxed);
     } else {
         count_again(old.node, 0, old.gone_from as usize);
@@ -132,6 +133,7 @@ unsafe fn take_over_path(old: NodeRef<'_>, new: NonNull<Header>, gone: (u8, u8),
     loop {
         // SAFETY: `new` is ours, by the contract.
         let (header, own) = unsafe { (&*new.as_ptr(), owned_slots(new)) };
+        // Relaxed: not published yet.
         header.owned.store(pack(0..header.len as usize), Ordering::Relaxed);
         let (from, to) = if header.level == 0 { gone } else { (own.start as u8, own.end as u8) };
         hand_on(&Touched { node: old, gone_from: from, gone_to: to, sole }, sole);
@@ -168,6 +170,7 @@ unsafe fn adopt(node: NonNull<Header>) {
     // SAFETY: 1. by the contract, ours; 2. the owned slots of an unpublished inner node are the new nodes below it.
     unsafe {
         let own = owned_slots(node);
+        // Relaxed: not published yet.
         (*node.as_ptr()).owned.store(pack(0..(*node.as_ptr()).len as usize), Ordering::Relaxed);
         if (*node.as_ptr()).level != 0 {
             let children = child_slots(node);
