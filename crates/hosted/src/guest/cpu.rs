@@ -226,6 +226,7 @@ impl From<Fault> for Reason {
             Fault::NotMapped => Reason::NotMapped,
             Fault::AccessDenied => Reason::Denied,
             Fault::PastEnd => Reason::PastEnd,
+            Fault::Watched { .. } => Reason::Watched,
             Fault::OutOfMemory => Reason::OutOfMemory,
         }
     }
