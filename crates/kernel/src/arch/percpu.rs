@@ -13,6 +13,8 @@ use x86_64::registers::model_specific::{GsBase, KernelGsBase};
 use x86_64::structures::gdt::GlobalDescriptorTable;
 use x86_64::structures::tss::TaskStateSegment;
 
+#[cfg(debug_assertions)]
+use crate::sync;
 use crate::{mm, sched};
 
 /// Processors that the kernel can run on: sets of them are the bits of a word.
@@ -43,8 +45,9 @@ pub struct PerCpu {
     pub active_space: AtomicU64,
     /// What others want of its translations; its epochs.
     pub memory: mm::CpuState,
-    /// Spin locks that it holds: counted in debug builds.
-    pub locks: AtomicU32,
+    /// Spin locks that it holds.
+    #[cfg(debug_assertions)]
+    pub locks: sync::State,
     /// Run queue, current and previous thread.
     pub sched: sched::CpuState,
     pub(super) tss: UnsafeCell<TaskStateSegment>,
@@ -126,7 +129,8 @@ impl PerCpu {
             apic_id,
             active_space: AtomicU64::new(u64::MAX),
             memory: mm::CpuState::new(),
-            locks: AtomicU32::new(0),
+            #[cfg(debug_assertions)]
+            locks: sync::State::new(),
             sched: sched::CpuState::new(),
             tss: UnsafeCell::new(TaskStateSegment::new()),
             gdt: UnsafeCell::new(GlobalDescriptorTable::empty()),

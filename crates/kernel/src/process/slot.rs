@@ -2,11 +2,10 @@
 
 use alloc::sync::Arc;
 
-use crate::sync::{Mutex, RawSpin};
-use lock_api::ArcMutexGuard;
+use crate::sync::{ArcMutexGuard, Mutex};
 
 /// What [`Slot::lock`] returns: access to the shared value. It keeps the value alive even if the slot is replaced meanwhile.
-pub type SlotGuard<T> = ArcMutexGuard<RawSpin, T>;
+pub type SlotGuard<T> = ArcMutexGuard<T>;
 
 /// Holds an `Arc<Mutex<T>>` (open files, current directory, signal handlers): `CLONE_FILES` and its like share the `Arc`, fork
 /// copies the value, exec makes it its own again.
