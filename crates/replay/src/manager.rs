@@ -92,6 +92,17 @@ impl Manager {
             .map_err(|wrong| wrong.to_string())
     }
 
+    /// The address spaces that there are.
+    pub fn spaces(&self) -> impl Iterator<Item = (Process, &Arc<AddressSpace>)> {
+        self.spaces.iter().map(|(process, space)| (*process, space))
+    }
+
+    /// Pages of memory in use: no tables. What has died counts no more.
+    pub fn pages(&self) -> u64 {
+        self.host.memory().reclaim();
+        self.host.memory().stats().data
+    }
+
     /// Carries an operation out. What is not mapped is passed over.
     ///
     /// # Errors

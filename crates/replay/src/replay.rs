@@ -241,6 +241,16 @@ impl Replay {
         }
     }
 
+    /// Takes operations that come from no log.
+    ///
+    /// # Errors
+    /// As [`Replay::line`].
+    pub fn operations(&mut self, operations: &[Operation]) -> Result<(), ManagerError> {
+        self.report.forks +=
+            operations.iter().filter(|operation| matches!(operation, Operation::Fork { .. })).count() as u64;
+        self.apply(operations)
+    }
+
     fn apply(&mut self, operations: &[Operation]) -> Result<(), ManagerError> {
         for operation in operations {
             let is_fork = matches!(operation, Operation::Fork { .. });
@@ -292,7 +302,7 @@ impl Replay {
             calls: notes.calls,
             without_effect: notes.without_effect,
             execs: notes.execs,
-            forks: notes.forks,
+            forks: self.report.forks + notes.forks,
             clones: notes.clones,
             orphans: notes.orphans,
             ..self.report

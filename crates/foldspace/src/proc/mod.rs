@@ -8,9 +8,11 @@ mod query;
 mod smaps;
 mod statm;
 mod status;
+mod tables;
 mod text;
 
 pub use maps::Maps;
 pub use pagemap::{FrameNumbers, PagemapEntry};
 pub use query::{Found, Query, Reach};
 pub use smaps::Smaps;
+pub use tables::{SlotView, TableView, Target};

@@ -30,6 +30,7 @@ mod remap;
 mod shootdown;
 mod sizes;
 mod snapshots;
+mod tables;
 mod threads;
 mod truncation;
 mod watched;
