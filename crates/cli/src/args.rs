@@ -20,14 +20,18 @@ pub struct Cli {
 pub enum Command {
     /// Run a static Linux x86-64 program
     Run(Run),
-    /// Measure in guest instructions, here and on Linux, and compare with the goals
+    /// Experiments here and on Linux: instructions and time, beside the goals; tables, JSON, a report
     Bench(Bench),
+    /// Where the instructions of a row of `bench` go, by function of the kernel
+    Profile(Profile),
     /// The demonstration: fork half a gigabyte in each mode, then on Linux beside it
     Demo(Demo),
     /// Random memory calls on this machine's Linux and on Foldspace, compared after each
     Diff(Diff),
     /// A log of strace on the published reverse maps, and on Foldspace
     Replay(Replay),
+    /// A page for a browser: processes, their VMAs, and the page tables that they share, step by step
+    Explore(Explore),
     /// Everything at once inside, for minutes or hours; every byte is verified, and nothing may be lost
     Soak(Soak),
 }
@@ -104,6 +108,10 @@ pub struct Machine {
     /// More parameters for the kernel's command line
     #[arg(long, value_name = "TEXT")]
     pub append: Option<String>,
+
+    /// What QEMU loads besides: for measurements, not for users.
+    #[arg(skip)]
+    pub plugin: Option<String>,
 }
 
 impl Machine {
@@ -153,25 +161,73 @@ pub enum Accel {
 
 #[derive(Args)]
 pub struct Bench {
-    /// Only the rows whose names start with one of these; or `maps_latency` or `maps_tearing`, experiments of their own
-    #[arg(value_name = "ROW")]
-    pub rows: Vec<String>,
+    /// Experiments (fork, names, refpage, reverse, maps, applications, basic), or rows by the beginning of their names; or `maps_latency` or
+    /// `maps_tearing` with tables of their own. Everything, if none is named
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
 
-    /// Print a JSON document instead of the table
+    /// Print a JSON document instead of the tables
     #[arg(long)]
     pub json: bool,
 
-    /// Leave out what takes long: the 3 GiB process, the tens of thousands of mappings
+    /// Fewer runs, and nothing that takes long: no process of 3 GiB, no tens of thousands of mappings with pages
     #[arg(long)]
     pub quick: bool,
 
-    /// With `maps_latency` (default: 3) and `maps_tearing` (default: 2): the number of processors where instructions are not counted
+    /// Write a report for a browser: DIR/index.html, one file that needs no network, and DIR/results.json
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+
+    /// Write the tables as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub results: Option<PathBuf>,
+
+    /// Print what became better or worse since a document of `--json`, beyond what differs from run to run
+    #[arg(long, value_name = "OLD.json")]
+    pub compare: Option<PathBuf>,
+
+    /// Measure nothing: take the figures from a document of `--json`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "quick", "repeats", "pairs", "cpus", "linux", "accel"])]
+    pub from: Option<PathBuf>,
+
+    /// Boots of each system with instructions counted (default: 1; each boot repeats each row)
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub repeats: Option<usize>,
+
+    /// Boots of each system by the clock, in turns (default: 3, with `--quick` 1, and none if only rows are named)
+    #[arg(long, value_name = "N", value_parser = count_or_none)]
+    pub pairs: Option<usize>,
+
+    /// The number of processors where instructions are not counted (default: 2; `maps_latency`: 3)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub cpus: Option<u8>,
 
-    /// The Linux kernel to compare with (default: the distribution's cloud kernel)
+    /// Emulation in software, or the host's virtualization: native times, and no instructions
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Accel::Tcg)]
+    pub accel: Accel,
+
+    /// The Linux kernel to compare with (default: the distribution's cloud kernel); beside it, the one that `./x linux` has built, if it has
     #[arg(long, value_name = "VMLINUZ")]
     pub linux: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct Profile {
+    /// A row of `bench`, such as fork_512
+    #[arg(value_name = "ROW")]
+    pub row: String,
+
+    /// On Linux: the one that `./x linux` has built, or the given one
+    #[arg(long, value_name = "VMLINUZ", num_args = 0..=1, require_equals = true)]
+    pub linux: Option<Option<PathBuf>>,
+
+    /// The System.map of the given Linux
+    #[arg(long, value_name = "FILE", requires = "linux")]
+    pub map: Option<PathBuf>,
+
+    /// So many functions
+    #[arg(long, value_name = "N", default_value_t = 40)]
+    pub lines: usize,
 }
 
 #[derive(Args)]
@@ -256,6 +312,29 @@ pub struct Replay {
 }
 
 #[derive(Args)]
+pub struct Explore {
+    /// What `./x trace -- COMMAND` wrote, or a program inside (`run --snapshot FILE`); without, a short scene
+    #[arg(value_name = "FILE")]
+    pub input: Option<PathBuf>,
+
+    /// Where the page is written: one file that needs no network
+    #[arg(short, long, value_name = "FILE", default_value = "explore.html")]
+    pub output: PathBuf,
+
+    /// Of a log: how many steps are passed over first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub first: u64,
+
+    /// Of a log: how many steps are shown at most
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    pub steps: usize,
+
+    /// Of a log: pages of each new private writable area that are stored to, which it does not say
+    #[arg(long, value_name = "PAGES", default_value_t = 8)]
+    pub stores: u64,
+}
+
+#[derive(Args)]
 pub struct Soak {
     /// How long
     #[arg(long, value_name = "N", default_value_t = 5.0)]
@@ -301,6 +380,14 @@ fn size(text: &str) -> Result<u64, String> {
         .checked_mul(1 << shift)
         .filter(|bytes| (1 << 20..=1 << 46).contains(bytes))
         .ok_or_else(|| "a machine has 1 MiB of memory at least and 64 TiB at most".into())
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    count_or_none(text)?.checked_sub(1).map(|less| less + 1).ok_or_else(|| "one at least".into())
+}
+
+fn count_or_none(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count <= 100).ok_or_else(|| "a number up to 100".into())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -34,12 +34,20 @@ impl Images {
         self.file("init")
     }
 
-    /// A program of ours that runs inside, if there is one of that name.
-    pub fn guest(&self, name: &str) -> Option<PathBuf> {
-        self.file(name).ok().filter(|_| !name.starts_with("foldspace-kernel") && name != "init")
+    /// The lean Linux, if `./x linux` has built one.
+    pub fn lean_linux(&self) -> Option<PathBuf> {
+        self.file("vmlinuz-lean").ok()
     }
 
-    fn file(&self, name: &str) -> Result<PathBuf> {
+    /// A program of ours that runs inside, if there is one of that name.
+    pub fn guest(&self, name: &str) -> Option<PathBuf> {
+        self.file(name)
+            .ok()
+            .filter(|_| !name.starts_with("foldspace-kernel") && !name.starts_with("vmlinuz") && name != "init")
+    }
+
+    /// A file of the directory.
+    pub fn file(&self, name: &str) -> Result<PathBuf> {
         let path = self.0.join(name);
         if !path.is_file() {
             bail!("{} is missing: run `./x build`", path.display());

@@ -3,6 +3,7 @@
 mod archive;
 mod args;
 mod diff;
+mod explore;
 mod images;
 mod json;
 mod linux;
@@ -26,8 +27,10 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(run) => run::run(&run),
         Command::Bench(bench) => measure::bench(&bench),
+        Command::Profile(profile) => measure::profile(&profile),
         Command::Demo(demo) => measure::demo(&demo),
         Command::Diff(arguments) => diff::diff(&arguments),
+        Command::Explore(arguments) => explore::explore(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
         Command::Soak(arguments) => soak::soak(&arguments),
     };

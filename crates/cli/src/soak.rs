@@ -28,6 +28,7 @@ pub fn soak(args: &args::Soak) -> Result<u8> {
         debug: !args.release,
         kernel: args.kernel.clone(),
         append: None,
+        plugin: None,
     };
     let mut command: Vec<OsString> =
         [PROGRAM, "--seconds", &length.as_secs().max(1).to_string(), "--seed", &args.seed.to_string()]

@@ -42,8 +42,7 @@ impl Log for SerialLog {
         let micros = time::monotonic_ns() / 1000;
         let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
         // A line is one, whoever else writes. Writing to a serial port cannot fail.
-        struct Line;
-        static LINE: Mutex<Line> = Mutex::new(Line);
+        static LINE: Mutex<()> = Mutex::new(());
         let _line = LINE.lock();
         let _ = writeln!(Writer(serial(LOG_PORT)), "[{seconds:5}.{micros:06}] {:5} {}", record.level(), record.args());
     }

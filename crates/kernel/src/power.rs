@@ -11,8 +11,6 @@ use crate::arch::{self, Serial, serial};
 use crate::boot::info::info;
 use crate::mm::{self, objects, stack};
 use crate::process::exit::ExitStatus;
-#[cfg(debug_assertions)]
-use crate::sync;
 use crate::syscall::unknown::{self, UnknownCall};
 use crate::{panic, process};
 
@@ -56,8 +54,6 @@ pub fn off() -> ! {
     if checks_at_end() {
         check();
     }
-    #[cfg(debug_assertions)]
-    sync::log_order();
     arch::poweroff(ORDERLY_EXIT)
 }
 

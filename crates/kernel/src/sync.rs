@@ -2,8 +2,8 @@
 //!
 //! They spin, with interrupts off: whoever holds one runs, on another processor, and does not wait for anything but locks that come after it in the order, and for
 //! processors in user mode ([`crate::mm`], shootdowns). So a lock is never held where a thread gives up its processor, and never by an interrupt's handler
-//! against the code that it interrupted, since interrupts come in user mode and in idle only. Debug builds verify the former, take twenty seconds of spinning for a
-//! deadlock, and note which lock is taken under which: a ring is a panic when it closes, whether or not anybody waits ([`order`]).
+//! against the code that it interrupted, since interrupts come in user mode and in idle only. Debug builds verify the former, and take twenty seconds of spinning for a
+//! deadlock.
 //!
 //! What bounds how long one is held: most guard a few words. A pipe's state and a file's position and content are held while bytes are copied to or from a
 //! program, up to the length of the call (2 GiB at most), page faults included; the writers' lock of an address space (which is the manager's)
@@ -22,31 +22,70 @@
 //! 9. a wait queue, then the timers of a processor, then a run queue
 //! 10. kernel stacks, requests to a processor, the heap's lists, the heap, frames, the serial ports
 
-#[cfg(debug_assertions)]
-mod checked;
-#[cfg(debug_assertions)]
-mod order;
-
-/// What the lock of a value is made of.
+/// What all locks are made of.
 #[cfg(not(debug_assertions))]
-mod plain {
-    /// That of the heap.
-    pub type RawSpin = spin::Mutex<()>;
+pub type RawSpin = spin::Mutex<()>;
 
-    /// A value behind a spin lock.
-    pub type Mutex<T> = lock_api::Mutex<RawSpin, T>;
+/// What all locks are made of.
+#[cfg(debug_assertions)]
+pub type RawSpin = checked::Checked;
 
-    /// Access to it.
-    pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawSpin, T>;
+/// A value behind a spin lock.
+pub type Mutex<T> = lock_api::Mutex<RawSpin, T>;
 
-    /// Access that keeps it alive.
-    pub type ArcMutexGuard<T> = lock_api::ArcMutexGuard<RawSpin, T>;
+/// Access to it.
+pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawSpin, T>;
+
+#[cfg(debug_assertions)]
+mod checked {
+    use core::sync::atomic::Ordering;
+
+    use lock_api::{GuardNoSend, RawMutex};
+
+    use crate::arch::{self, PerCpu};
+    use crate::time::monotonic_ns;
+
+    /// No lock is held as long as this, nanoseconds, even where the host runs this machine's processors in turns.
+    const PATIENCE: u64 = 20_000_000_000;
+
+    /// A lock that counts those that its processor holds, and gives up hope at some point.
+    pub struct Checked(spin::Mutex<()>);
+
+    // SAFETY: the inner lock is one.
+    unsafe impl RawMutex for Checked {
+        const INIT: Checked = Checked(<spin::Mutex<()> as RawMutex>::INIT);
+        type GuardMarker = GuardNoSend;
+
+        fn lock(&self) {
+            let mut begin = None;
+            while !self.try_lock() {
+                for _ in 0..1000 {
+                    core::hint::spin_loop();
+                }
+                let now = monotonic_ns();
+                assert!(now - *begin.get_or_insert(now) < PATIENCE, "a lock is never released");
+            }
+        }
+
+        fn try_lock(&self) -> bool {
+            let locked = RawMutex::try_lock(&self.0);
+            if locked {
+                count(1);
+            }
+            locked
+        }
+
+        unsafe fn unlock(&self) {
+            count(u32::MAX);
+            // SAFETY: the caller's promise.
+            unsafe { RawMutex::unlock(&self.0) };
+        }
+    }
+
+    fn count(change: u32) {
+        // Before the first processor is set up there is nowhere to count.
+        if arch::online() > 0 {
+            PerCpu::current().locks.fetch_add(change, Ordering::Relaxed);
+        }
+    }
 }
-
-#[cfg(not(debug_assertions))]
-pub use plain::{ArcMutexGuard, Mutex, MutexGuard, RawSpin};
-
-#[cfg(debug_assertions)]
-pub use checked::{ArcMutexGuard, Mutex, MutexGuard, RawSpin, State};
-#[cfg(debug_assertions)]
-pub use order::log as log_order;

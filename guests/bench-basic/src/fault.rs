@@ -1,7 +1,7 @@
 //! Page faults: the first touch of a page, and the first write after a fork.
 
-use crate::row::{Figures, Row, Settings};
 use foldspace_guest_measure::process::{self, Fork, Gate};
+use foldspace_guest_measure::row::{Figures, Row, Settings};
 use foldspace_guest_measure::statistics::XorShift;
 use foldspace_guest_measure::{Counter, PAGES_PER_MIB, Region, Shared};
 use std::io;

@@ -1,7 +1,7 @@
 //! Fork, and the fork's life up to its end.
 
-use crate::row::{Figures, Row, Settings};
 use foldspace_guest_measure::process::{self, Fork, Gate, TimedFork};
+use foldspace_guest_measure::row::{Figures, Row, Settings};
 use foldspace_guest_measure::{Counter, PAGES_PER_MIB, Region, Shared};
 use std::io;
 
@@ -10,7 +10,7 @@ pub fn rows() -> Vec<Row> {
         vec![Row::new("fork_exit_wait_tiny", "fork + exit + wait, tiny static process", "call", |settings| {
             fork_exit_wait(settings, settings.effort.runs(99))
         })];
-    for mib in [4, 64, 512, 1024, 3072] {
+    for mib in [0, 4, 16, 64, 256, 512, 1024, 2048, 3072] {
         let work = move |settings: &Settings| {
             let _resident = Region::filled(mib * PAGES_PER_MIB)?;
             fork_alone(settings, settings.effort.runs(15))
@@ -26,6 +26,14 @@ pub fn rows() -> Vec<Row> {
         };
         let name = format!("fork_exit_wait_{mib}");
         rows.push(Row::new(name, format!("fork + exit + wait, {mib} MiB resident"), "call", work).needs_mib(room(mib)));
+    }
+    for mib in [64, 512, 1024] {
+        let work = move |settings: &Settings| {
+            let _resident = Region::filled(mib * PAGES_PER_MIB)?;
+            exit_alone(settings, settings.effort.runs(9))
+        };
+        let words = format!("exit + wait of a child that wrote nothing, {mib} MiB resident");
+        rows.push(Row::new(format!("exit_wait_{mib}"), words, "call", work).needs_mib(room(mib)));
     }
     for (suffix, populated, touch_every) in [("", "unpopulated", None), ("_half", "half populated", Some(2))] {
         for areas in [10, 60_000] {
@@ -80,6 +88,30 @@ fn fork_exit_wait(settings: &Settings, runs: usize) -> io::Result<Figures> {
     let mut values = Vec::with_capacity(runs);
     for _ in 0..runs {
         values.push(one_fork_exit_wait(settings.counter)? as f64);
+    }
+    Ok(values.into())
+}
+
+/// From the moment when a child that has stood still is let go on to the end of the wait for it.
+fn exit_alone(settings: &Settings, runs: usize) -> io::Result<Figures> {
+    let gate = Gate::new()?;
+    let mut values = Vec::with_capacity(runs);
+    for _ in 0..runs {
+        match process::fork()? {
+            Fork::Child => {
+                gate.pass();
+                process::exit(0)
+            }
+            Fork::Parent(child) => {
+                process::give_way();
+                let (cost, ended) = settings.counter.measure(|| {
+                    gate.open();
+                    child.wait()
+                });
+                ended?;
+                values.push(cost as f64);
+            }
+        }
     }
     Ok(values.into())
 }

@@ -1,8 +1,8 @@
 //! An allocator that fills with a pattern, in several ways, when little, half or all of its memory is used.
 
-use crate::row::{Figures, Row, Settings};
 use foldspace_guest_measure::figures::Status;
 use foldspace_guest_measure::heap::{self, Block, Fill, Heap, Use};
+use foldspace_guest_measure::row::{Figures, Row, Settings};
 use foldspace_guest_measure::{Shared, process};
 use std::io;
 
@@ -38,7 +38,46 @@ pub fn rows() -> Vec<Row> {
     let read = |settings: &Settings| read_reference_memory(settings);
     let words = "first read of each page of 256 MiB, filled by a reference page";
     rows.push(Row::new("refpage_read_256", words, "page", read));
+    rows.extend(pattern_rows());
     rows
+}
+
+/// What the last version of the series measured: 4 MiB that show a pattern are mapped, one page, half or all of them are written to, and they are unmapped.
+const PATTERN_MIB: usize = 4;
+/// The series did it 1,000 times; the figure is for one.
+const ROUNDS: usize = 100;
+
+fn pattern_rows() -> Vec<Row> {
+    let pages = PATTERN_MIB << 20 >> 12;
+    let mut rows = Vec::new();
+    for (touched, words, count) in [("one", "one page", 1), ("half", "half", pages / 2), ("all", "all", pages)] {
+        for (fill, by) in [(Fill::Memset, "written by memset"), (Fill::ReferencePage, "mapped as a reference page")] {
+            let name = format!("pattern_{touched}_{}", fill.name());
+            let words = format!("{PATTERN_MIB} MiB of a pattern, {by}; {words} of it touched; unmapped");
+            let work = move |settings: &Settings| map_touch_unmap(settings, fill, count);
+            rows.push(Row::new(name, words, "round", work).needs_mib(64));
+        }
+    }
+    rows
+}
+
+fn map_touch_unmap(settings: &Settings, fill: Fill, touched: usize) -> io::Result<Figures> {
+    let heap = Heap::new(fill)?;
+    let rounds = settings.effort.runs(ROUNDS);
+    let pages = PATTERN_MIB << 20 >> 12;
+    let step = (pages / touched) << 12;
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        let start = settings.counter.now();
+        for _ in 0..rounds {
+            let mut memory = heap.fresh(PATTERN_MIB << 20)?;
+            for page in 0..touched {
+                memory.block().write(page * step, 1, 1);
+            }
+        }
+        runs.push((settings.counter.now() - start) as f64 / rounds as f64);
+    }
+    Ok(runs.into())
 }
 
 /// Each run in a process of its own, whose heap is new.

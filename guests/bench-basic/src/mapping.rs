@@ -1,6 +1,7 @@
 //! Changes of the layout.
 
-use crate::row::{Figures, Row, Settings};
+use foldspace_guest_measure::maps::{self, Maps};
+use foldspace_guest_measure::row::{Figures, Row, Settings};
 use foldspace_guest_measure::{Counter, PAGE, PAGES_PER_MIB, Protection, Region};
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,6 +23,17 @@ pub fn rows() -> Vec<Row> {
         Row::new("mprotect_split_middle", middle, "call", |settings| split(settings, 3)).needs_mib(64),
         Row::new("maps_10000", "read of /proc/self/maps, 10,000 VMAs", "call", |settings| read_areas(settings, "maps"))
             .needs_mib(64),
+        Row::new(
+            "maps_text_10000",
+            "one area found in the text of /proc/self/maps, 10,000 VMAs",
+            "question",
+            |settings| find_area(settings, Way::Text),
+        )
+        .needs_mib(64),
+        Row::new("maps_query_10000", "one area found by PROCMAP_QUERY, 10,000 VMAs", "question", |settings| {
+            find_area(settings, Way::Query)
+        })
+        .needs_mib(64),
         Row::new("smaps_10000", "read of /proc/self/smaps, 10,000 VMAs", "call", |settings| {
             read_areas(settings, "smaps")
         })
@@ -88,6 +100,43 @@ fn split(settings: &Settings, pages_each: usize) -> io::Result<Figures> {
         runs.push((counter.now() - start) as f64 / splits_per_run as f64);
     }
     Ok(runs.into())
+}
+
+/// How an area is found.
+#[derive(Clone, Copy)]
+enum Way {
+    Text,
+    Query,
+}
+
+fn find_area(settings: &Settings, way: Way) -> io::Result<Figures> {
+    let region = Region::alternating(MAPS_OF, 1)?;
+    let mut maps = Maps::of("self")?;
+    let questions = if matches!(way, Way::Text) { 3 } else { 300 };
+    let mut runs = Vec::new();
+    for run in 0..settings.effort.runs(5) {
+        let start = settings.counter.now();
+        for question in 0..questions {
+            let page = (run + question * 29) % MAPS_OF;
+            let address = (region.address() + page * PAGE) as u64;
+            let found = match way {
+                Way::Text => maps::areas(maps.read(64 << 10)?).flatten().find(|area| area.end > address),
+                Way::Query => maps.query(address).map_err(no_query)?,
+            };
+            if found.is_none_or(|area| !(area.start..area.end).contains(&address)) {
+                return Err(io::Error::other(format!("{address:#x} is in no area")));
+            }
+        }
+        runs.push((settings.counter.now() - start) as f64 / questions as f64);
+    }
+    Ok(runs.into())
+}
+
+fn no_query(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ENOTTY) => io::Error::new(io::ErrorKind::Unsupported, "the kernel has no PROCMAP_QUERY"),
+        _ => error,
+    }
 }
 
 /// Reads a file of `/proc/self` that has a line with its addresses for each VMA.

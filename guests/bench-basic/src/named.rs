@@ -1,8 +1,8 @@
 //! Fork with many areas, with names and without.
 
 use crate::fork::fork_alone;
-use crate::row::{Figures, Row, Settings};
 use foldspace_guest_measure::Region;
+use foldspace_guest_measure::row::{Figures, Row, Settings};
 use std::ffi::CStr;
 use std::io;
 

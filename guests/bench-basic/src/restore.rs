@@ -1,8 +1,8 @@
 //! Executions of a fuzz loop: each in a child of its own, or from a restore point.
 
 use crate::fork::room;
-use crate::row::{Figures, Row, Settings};
 use foldspace_guest_measure::process::{self, Fork};
+use foldspace_guest_measure::row::{Figures, Row, Settings};
 use foldspace_guest_measure::{PAGES_PER_MIB, Region, Shared, restore_point, target};
 use std::io;
 

@@ -1,10 +1,10 @@
 //! The page-table memory that a fork adds.
 
 use crate::fork::room;
-use crate::row::{Figures, Row, Settings};
 use foldspace_guest_measure::figures::{BeforeFork, Status};
 use foldspace_guest_measure::mode::Mode;
 use foldspace_guest_measure::process::{self, Child, Fork, Gate};
+use foldspace_guest_measure::row::{Figures, Row, Settings};
 use foldspace_guest_measure::{PAGES_PER_MIB, Region, Shared};
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,56 @@ const SETTLING: Duration = Duration::from_millis(50);
 pub fn rows() -> Vec<Row> {
     let words = "page-table memory that fork adds before anything is written, 1024 MiB resident";
     let row = Row::new("fork_tables_1024", words, "call", |settings| added_tables(settings, 1024));
-    vec![row.needs_mib(room(1024)).in_unit("KiB")]
+    let mut rows = vec![row.needs_mib(room(1024)).in_unit("KiB")];
+    for (who, side) in [("the parent", Side::Parent), ("the child", Side::Child)] {
+        for line in ["VmRSS", "VmPTE"] {
+            let name = format!("fork_{}_{}_512", line.to_lowercase(), side.name());
+            let words = format!("{line} of {who} after fork, 512 MiB resident, nothing written");
+            let work = move |settings: &Settings| size_after_fork(settings, side, line);
+            rows.push(Row::new(name, words, "process", work).needs_mib(room(512)).in_unit("KiB"));
+        }
+    }
+    rows
+}
+
+/// Whose size.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Parent,
+    Child,
+}
+
+impl Side {
+    fn name(self) -> &'static str {
+        match self {
+            Side::Parent => "parent",
+            Side::Child => "child",
+        }
+    }
+}
+
+/// What `/proc/PID/status` says of one of the two while the child stands still.
+fn size_after_fork(settings: &Settings, side: Side, line: &str) -> io::Result<Figures> {
+    let _resident = Region::filled(512 * PAGES_PER_MIB)?;
+    let gate = Gate::new()?;
+    let mut runs = Vec::new();
+    for _ in 0..settings.effort.runs(3) {
+        match process::fork()? {
+            Fork::Child => {
+                gate.pass();
+                process::exit(0)
+            }
+            Fork::Parent(child) => {
+                let whose = if side == Side::Child { child.pid().to_string() } else { "self".to_owned() };
+                let status = Status::of(&whose);
+                gate.open();
+                child.wait()?;
+                let kib = status?.kib(line).ok_or_else(|| io::Error::other(format!("status has no {line}")))?;
+                runs.push(kib as f64);
+            }
+        }
+    }
+    Ok(runs.into())
 }
 
 /// Where a kernel has tables only for each process by itself, the child's own `VmPTE` is what fork added. Where tables

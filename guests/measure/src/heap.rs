@@ -85,6 +85,19 @@ impl Block {
     }
 }
 
+/// Memory that is one block and nothing else.
+pub struct Fresh {
+    block: Block,
+    _mapping: Mapping,
+}
+
+impl Fresh {
+    /// What may be written and read.
+    pub fn block(&mut self) -> &mut Block {
+        &mut self.block
+    }
+}
+
 struct Class {
     size: usize,
     freed: Vec<Block>,
@@ -163,6 +176,19 @@ impl Heap {
             block.write(0, size, PATTERN);
         }
         Ok(block)
+    }
+
+    /// Memory of its own from the kernel, filled as this heap does it; it goes back when it is dropped.
+    ///
+    /// # Errors
+    /// What `mmap` says (`ENOMEM`).
+    pub fn fresh(&self, size: usize) -> io::Result<Fresh> {
+        let mapping = self.map(size)?;
+        let mut block = Block { base: mapping.base, size };
+        if self.fill == Fill::Memset {
+            block.write(0, size, PATTERN);
+        }
+        Ok(Fresh { block, _mapping: mapping })
     }
 
     /// Takes a block back.

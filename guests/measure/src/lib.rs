@@ -10,12 +10,15 @@ pub mod figures;
 pub mod heap;
 pub mod maps;
 pub mod mode;
+pub mod pipe;
 pub mod process;
 pub mod region;
 pub mod restore_point;
+pub mod row;
 pub mod shared;
 pub mod statistics;
 pub mod target;
+pub mod userfault;
 
 pub use counter::Counter;
 pub use region::{Protection, Region};

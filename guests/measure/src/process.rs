@@ -162,6 +162,13 @@ pub fn parent_pid() -> i64 {
     unsafe { libc::syscall(libc::SYS_getppid) }
 }
 
+/// Lets another process run.
+#[inline(always)]
+pub fn give_way() {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::syscall(libc::SYS_sched_yield) };
+}
+
 /// Forks so that neither side writes to its memory until both are let through their gates: the parent's call returns
 /// when `own` is opened, the child waits at `childs` and then exits with 0. Meanwhile another process can see what the
 /// fork alone has cost.

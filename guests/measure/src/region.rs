@@ -2,9 +2,12 @@
 
 use crate::{PAGE, TABLE_PAGES};
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What may be done with pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +34,7 @@ impl Protection {
 }
 
 /// A private anonymous mapping, unmapped when dropped. Its pages are small ones: huge pages are turned off where the
-/// kernel has them.
+/// kernel has them, unless [`allow_huge_pages`] was called.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
@@ -45,10 +48,15 @@ impl Region {
     /// What `mmap` says (`ENOMEM`).
     pub fn map(pages: usize) -> io::Result<Region> {
         let region = Region::map_only(pages)?;
-        // A kernel without huge pages answers EINVAL, which is as good.
-        // SAFETY: the range is this region's own; the advice changes no content.
-        unsafe { libc::madvise(region.base.as_ptr().cast(), pages * PAGE, libc::MADV_NOHUGEPAGE) };
+        region.advise_page_size();
         Ok(region)
+    }
+
+    /// A kernel without huge pages answers EINVAL, which is as good.
+    fn advise_page_size(&self) {
+        let advice = if HUGE.load(Ordering::Relaxed) { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        // SAFETY: the range is this region's own; the advice changes no content.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), self.pages * PAGE, advice) };
     }
 
     /// As [`Region::map`], by the one system call and nothing else: what is measured as mmap.
@@ -116,10 +124,27 @@ impl Region {
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))?;
         let mut region = Region { base, pages };
-        // SAFETY: as in `map`.
-        unsafe { libc::madvise(base.as_ptr().cast(), pages * PAGE, libc::MADV_NOHUGEPAGE) };
+        region.advise_page_size();
         (0..pages).for_each(|page| region.write(page, page as u64 + 1));
         Ok(region)
+    }
+
+    /// Maps the first `pages` pages of a file, privately, by the one system call.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    #[inline(always)]
+    pub fn of_file(file: &File, pages: usize) -> io::Result<Region> {
+        let protection = Protection::ReadWrite.bits();
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), pages * PAGE, protection, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap gave address 0"))?;
+        Ok(Region { base, pages })
     }
 
     /// Moves it all to another address, where nothing of this program may be.
@@ -170,6 +195,11 @@ impl Region {
     pub fn first_page_of_table(&self) -> usize {
         let page = self.base.addr().get() / PAGE;
         page.next_multiple_of(TABLE_PAGES) - page
+    }
+
+    /// Where it is, for calls that take an address.
+    pub fn address(&self) -> usize {
+        self.base.addr().get()
     }
 
     /// How many pages it has.
@@ -228,6 +258,14 @@ impl Drop for Region {
         // SAFETY: the mapping is this value's own and nobody uses it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.pages * PAGE) };
     }
+}
+
+/// Whether regions ask for huge pages.
+static HUGE: AtomicBool = AtomicBool::new(false);
+
+/// Regions that are made from now on ask for huge pages instead of turning them off.
+pub fn allow_huge_pages() {
+    HUGE.store(true, Ordering::Relaxed);
 }
 
 /// Turns huge pages off for this process and those that it makes, where the kernel has them.

@@ -93,6 +93,7 @@ fn inside(system: System, vmlinuz: Option<&Path>, args: &args::Diff, groups: &st
         kernel: None,
         // Programs have as many addresses as in Foldspace, and no keys on pages that may only be executed.
         append: (system == System::Linux).then(|| "no5lvl nopku".to_owned()),
+        plugin: None,
     };
     let since = if args.linux.is_some() { "6.1" } else { "6.18" };
     let words =

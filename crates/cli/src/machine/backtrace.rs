@@ -55,7 +55,7 @@ fn calls(image: &Loader, address: u64) -> Vec<String> {
 }
 
 /// A function's name without the compiler's `::h0123456789abcdef`.
-fn without_hash(name: &str) -> String {
+pub(super) fn without_hash(name: &str) -> String {
     match name.rsplit_once("::h") {
         Some((function, hash)) if hash.len() == 16 && hash.bytes().all(|digit| digit.is_ascii_hexdigit()) => {
             function.to_owned()

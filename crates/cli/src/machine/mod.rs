@@ -7,6 +7,7 @@
 
 mod backtrace;
 mod lifeline;
+mod names;
 mod ports;
 mod qemu;
 mod terminal;
@@ -24,8 +25,9 @@ use shared_child::SharedChild;
 
 use crate::args::{self, Accel};
 
+pub use names::Names;
 pub use ports::Sink;
-pub use qemu::{check_accelerator, status};
+pub use qemu::{LINUX_PARAMETERS, check_accelerator, status};
 pub use terminal::{Streams, window};
 
 /// What to boot and what to do with what comes out of it.

@@ -27,7 +27,8 @@ pub mod status {
 
 /// Linux's own parameters: a panic that ends the machine (with `-no-reboot`), no
 /// mitigations, which would cost it instructions, and the clock that counts them.
-const LINUX: &str = "console=ttyS3,115200 panic=-1 mitigations=off tsc=reliable clocksource=tsc rdinit=/init";
+pub const LINUX_PARAMETERS: &str =
+    "console=ttyS3,115200 panic=-1 mitigations=off tsc=reliable clocksource=tsc rdinit=/init";
 
 /// The serial ports as every PC has them: address and interrupt on the ISA bus. Two interrupts serve four ports.
 const PORTS: [(&str, u16, u8); 4] =
@@ -49,6 +50,9 @@ pub fn command(machine: &Machine, guest_ends: &GuestEnds) -> Command {
         qemu.args(["-chardev", &format!("socket,id={name},fd={}", end.as_raw_fd())]);
         qemu.args(["-device", &format!("isa-serial,chardev={name},iobase={base:#x},irq={irq}")]);
     }
+    if let Some(plugin) = &shape.plugin {
+        qemu.args(["-plugin", plugin]);
+    }
     qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=0x04"]);
     qemu.arg("-kernel").arg(&machine.kernel);
     qemu.arg("-initrd").arg(&machine.archive);
@@ -61,7 +65,9 @@ fn kernel_parameters(machine: &Machine) -> String {
     let own = match machine.system {
         // A kernel that prints its log is slower, but where virtualization may not work its first line is what tells
         // that it does.
-        System::Linux => format!("{LINUX} {}", if shape.accel == Accel::Kvm { "loglevel=6" } else { "quiet" }),
+        System::Linux => {
+            format!("{LINUX_PARAMETERS} {}", if shape.accel == Accel::Kvm { "loglevel=6" } else { "quiet" })
+        }
         System::Foldspace => {
             let check = u8::from(shape.build() == Build::Debug);
             format!("foldspace.fork={} foldspace.check={check}", shape.fork.name())

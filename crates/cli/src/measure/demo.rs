@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::guest::{Measurement, Time};
 use super::table::{self, maybe, ratio};
-use crate::args;
+use crate::args::{self, Accel};
 use crate::linux;
 use crate::machine::System;
 
@@ -74,9 +74,12 @@ pub fn demo(args: &args::Demo) -> Result<u8> {
     let take = |system, lines| {
         Measurement {
             system,
+            label: system.name(),
             vmlinuz: Some(&vmlinuz),
             memory: MEMORY,
             time: Time::Instructions,
+            accel: Accel::Tcg,
+            plugin: None,
             command: &command,
             lines,
         }

@@ -27,10 +27,15 @@ pub enum Time {
 /// A measurement on one system.
 pub struct Measurement<'a> {
     pub system: System,
+    /// What the progress bar says.
+    pub label: &'a str,
     pub vmlinuz: Option<&'a Path>,
     /// Memory of the machine, in bytes.
     pub memory: u64,
     pub time: Time,
+    pub accel: Accel,
+    /// What QEMU loads besides, as its option `-plugin` has it.
+    pub plugin: Option<String>,
     /// The program and its arguments.
     pub command: &'a [OsString],
     /// How many lines are expected, for the progress bar.
@@ -49,10 +54,11 @@ impl Measurement<'_> {
             }),
             fork: Fork::Full,
             icount: self.time == Time::Instructions,
-            accel: Accel::Tcg,
+            accel: self.accel,
             debug: false,
             kernel: None,
             append: None,
+            plugin: self.plugin.clone(),
         };
         let task = Task {
             system: self.system,
@@ -65,7 +71,7 @@ impl Measurement<'_> {
             limit: None,
             show_log: false,
         };
-        let progress = progress(self.system, self.lines);
+        let progress = progress(self.label, self.lines);
         let text = Arc::new(Mutex::new(Vec::new()));
         let output = Collect { text: Arc::clone(&text), progress: progress.clone() };
         let ended = task.run(Box::new(output), Box::new(io::stderr()))?;
@@ -102,12 +108,12 @@ impl Write for Collect {
     }
 }
 
-fn progress(system: System, lines: u64) -> ProgressBar {
+fn progress(label: &str, lines: u64) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let style = ProgressStyle::with_template("{prefix:10} {bar:30} {pos}/{len} {elapsed}").expect("a sound template");
-    let bar = ProgressBar::new(lines).with_style(style).with_prefix(system.name());
+    let bar = ProgressBar::new(lines).with_style(style).with_prefix(label.to_owned());
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::guest::{Measurement, Time};
 use super::table::{self, number};
-use crate::args;
+use crate::args::{self, Accel};
 use crate::linux;
 use crate::machine::System;
 
@@ -73,10 +73,10 @@ const WALL: View = View {
 
 /// Four figures of a distribution.
 #[derive(Clone, Copy, Serialize)]
-struct Figures {
-    mean: f64,
+pub struct Figures {
+    pub mean: f64,
     median: f64,
-    p99_9: f64,
+    pub p99_9: f64,
     max: f64,
     /// Scans of the maps that came to their end meanwhile.
     scans: u64,
@@ -90,13 +90,13 @@ impl Figures {
 
 /// One view of one system: the figures by what is beside the writer.
 #[derive(Serialize)]
-struct Seen {
-    view: &'static str,
-    system: &'static str,
-    unit: &'static str,
+pub struct Seen {
+    pub view: &'static str,
+    pub system: &'static str,
+    pub unit: &'static str,
     processors: u8,
     runs: usize,
-    beside: BTreeMap<String, Figures>,
+    pub beside: BTreeMap<String, Figures>,
     /// With scanners, divided by without any.
     scanned_to_alone: [f64; 4],
     /// With scanners, divided by beside processes that scan another's maps.
@@ -105,15 +105,38 @@ struct Seen {
 
 /// Measures and prints; 1 if a goal is missed.
 pub fn latency(args: &args::Bench) -> Result<u8> {
+    let seen = take(args)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&seen)?);
+    } else {
+        print(&seen);
+    }
+    let missed = seen.iter().any(|seen| seen.system == System::Foldspace.name() && !seen.meets_the_goal());
+    Ok(u8::from(missed))
+}
+
+/// All views of both systems.
+pub fn take(args: &args::Bench) -> Result<Vec<Seen>> {
     let vmlinuz = linux::kernel(args.linux.as_deref())?;
     let operations = if args.quick { "3000" } else { "20000" };
     let take = |system, time: Time| {
         let command: Vec<OsString> = [PROGRAM, "--operations", operations].map(Into::into).into();
-        Measurement { system, vmlinuz: Some(&vmlinuz), memory: MEMORY, time, command: &command, lines: 9 }
-            .take::<Line>()
+        Measurement {
+            system,
+            label: system.name(),
+            vmlinuz: Some(&vmlinuz),
+            memory: MEMORY,
+            time,
+            accel: args.accel,
+            plugin: None,
+            command: &command,
+            lines: 9,
+        }
+        .take::<Line>()
     };
     let mut seen = Vec::new();
-    for system in [System::Foldspace, System::Linux] {
+    let counted = if args.accel == Accel::Tcg { &[System::Foldspace, System::Linux][..] } else { &[] };
+    for &system in counted {
         let lines = [take(system, Time::Instructions)?];
         seen.extend(COUNTED.iter().map(|view| Seen::of(*view, system, 1, &lines)));
     }
@@ -125,13 +148,7 @@ pub fn latency(args: &args::Bench) -> Result<u8> {
     }
     seen.push(Seen::of(WALL, System::Foldspace, cpus, &ours));
     seen.push(Seen::of(WALL, System::Linux, cpus, &theirs));
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&seen)?);
-    } else {
-        print(&seen);
-    }
-    let missed = seen.iter().any(|seen| seen.system == System::Foldspace.name() && !seen.meets_the_goal());
-    Ok(u8::from(missed))
+    Ok(seen)
 }
 
 impl Seen {

@@ -6,8 +6,10 @@ mod demo;
 mod goals;
 mod guest;
 mod latency;
+mod profile;
 pub mod table;
 mod tearing;
 
 pub use bench::bench;
 pub use demo::demo;
+pub use profile::profile;

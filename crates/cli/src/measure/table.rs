@@ -8,6 +8,11 @@ pub const NONE: &str = "–";
 
 /// A table whose columns, except the first, are numbers.
 pub fn with_header<const N: usize>(header: [&str; N]) -> Table {
+    with_header_of(&header.map(str::to_owned))
+}
+
+/// The same with as many columns as there are.
+pub fn with_header_of(header: &[String]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(header);
     for column in table.column_iter_mut().skip(1) {

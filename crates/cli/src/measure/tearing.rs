@@ -36,8 +36,8 @@ struct Case {
 }
 
 #[derive(Serialize)]
-struct Seen {
-    system: &'static str,
+pub struct Seen {
+    pub system: &'static str,
     processors: u8,
     cases: Vec<Case>,
 }
@@ -49,20 +49,48 @@ impl Case {
     }
 }
 
-/// Looks and prints; 1 if Foldspace showed anything that never was, or a case was not seen.
-pub fn tearing(args: &args::Bench) -> Result<u8> {
+/// Looks at both systems, Foldspace first.
+pub fn take(args: &args::Bench) -> Result<[Seen; 2]> {
     let vmlinuz = linux::kernel(args.linux.as_deref())?;
     let cpus = args.cpus.unwrap_or(2);
     let seconds = if args.quick { "0.5" } else { "3" };
-    let take = |system| -> Result<Seen> {
+    let take = |system: System| -> Result<Seen> {
         // What Linux shows is counted, and no failure.
         let command: Vec<OsString> = [PROGRAM, "--json", "--count", "--seconds", seconds].map(Into::into).into();
-        let time = Time::Wall { cpus };
-        let measurement =
-            Measurement { system, vmlinuz: Some(&vmlinuz), memory: MEMORY, time, command: &command, lines: CASES };
+        let measurement = Measurement {
+            system,
+            label: system.name(),
+            vmlinuz: Some(&vmlinuz),
+            memory: MEMORY,
+            time: Time::Wall { cpus },
+            accel: args.accel,
+            plugin: None,
+            command: &command,
+            lines: CASES,
+        };
         Ok(Seen { system: system.name(), processors: cpus, cases: measurement.take()? })
     };
-    let (ours, theirs) = (take(System::Foldspace)?, take(System::Linux)?);
+    Ok([take(System::Foldspace)?, take(System::Linux)?])
+}
+
+impl Seen {
+    /// Changes of the writer, snapshots, those with a change in between, questions, and everything that was seen and never was.
+    pub fn sums(&self) -> [u64; 5] {
+        let sum = |count: fn(&Case) -> u64| self.cases.iter().map(count).sum();
+        [
+            sum(|case| case.changes),
+            sum(|case| case.snapshots),
+            sum(|case| case.crossed),
+            sum(|case| case.questions),
+            sum(Case::mistakes),
+        ]
+    }
+}
+
+/// Looks and prints; 1 if Foldspace showed anything that never was, or a case was not seen.
+pub fn tearing(args: &args::Bench) -> Result<u8> {
+    let [ours, theirs] = take(args)?;
+    let cpus = ours.processors;
     let whole =
         ours.cases.len() as u64 == CASES && ours.cases.iter().all(|case| case.states_seen > 1 && case.crossed > 0);
     let mistakes: u64 = ours.cases.iter().map(Case::mistakes).sum();

@@ -13,8 +13,6 @@ use x86_64::registers::model_specific::{GsBase, KernelGsBase};
 use x86_64::structures::gdt::GlobalDescriptorTable;
 use x86_64::structures::tss::TaskStateSegment;
 
-#[cfg(debug_assertions)]
-use crate::sync;
 use crate::{mm, sched};
 
 /// Processors that the kernel can run on: sets of them are the bits of a word.
@@ -45,9 +43,8 @@ pub struct PerCpu {
     pub active_space: AtomicU64,
     /// What others want of its translations; its epochs.
     pub memory: mm::CpuState,
-    /// Spin locks that it holds.
-    #[cfg(debug_assertions)]
-    pub locks: sync::State,
+    /// Spin locks that it holds: counted in debug builds.
+    pub locks: AtomicU32,
     /// Run queue, current and previous thread.
     pub sched: sched::CpuState,
     pub(super) tss: UnsafeCell<TaskStateSegment>,
@@ -129,8 +126,7 @@ impl PerCpu {
             apic_id,
             active_space: AtomicU64::new(u64::MAX),
             memory: mm::CpuState::new(),
-            #[cfg(debug_assertions)]
-            locks: sync::State::new(),
+            locks: AtomicU32::new(0),
             sched: sched::CpuState::new(),
             tss: UnsafeCell::new(TaskStateSegment::new()),
             gdt: UnsafeCell::new(GlobalDescriptorTable::empty()),

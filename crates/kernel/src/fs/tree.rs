@@ -13,10 +13,7 @@ use super::reserve;
 use crate::errno::Errno;
 
 /// Held by whoever changes names, so that a check (is it empty, is it there, does it lie below itself) stays true until it is acted on.
-pub static CHANGE: Mutex<ChangeOfNames> = Mutex::new(ChangeOfNames);
-
-/// The right to change names.
-pub struct ChangeOfNames;
+pub static CHANGE: Mutex<()> = Mutex::new(());
 
 bitflags! {
     /// What `renameat2` is told.

@@ -2,10 +2,11 @@
 
 use alloc::sync::Arc;
 
-use crate::sync::{ArcMutexGuard, Mutex};
+use crate::sync::{Mutex, RawSpin};
+use lock_api::ArcMutexGuard;
 
 /// What [`Slot::lock`] returns: access to the shared value. It keeps the value alive even if the slot is replaced meanwhile.
-pub type SlotGuard<T> = ArcMutexGuard<T>;
+pub type SlotGuard<T> = ArcMutexGuard<RawSpin, T>;
 
 /// Holds an `Arc<Mutex<T>>` (open files, current directory, signal handlers): `CLONE_FILES` and its like share the `Arc`, fork
 /// copies the value, exec makes it its own again.

@@ -274,8 +274,11 @@ pub fn exit_current() -> ! {
 
 /// Called on the way to user mode when the current thread's work word is not zero.
 pub fn work_before_user(frame: &mut TrapFrame) {
-    #[cfg(debug_assertions)]
-    assert_eq!(PerCpu::current().locks.held(), 0, "a thread on its way to user mode holds no spin lock");
+    debug_assert_eq!(
+        PerCpu::current().locks.load(Ordering::Relaxed),
+        0,
+        "a thread on its way to user mode holds no spin lock"
+    );
     let work = with_current(|task| task.thread.work.swap(0, Ordering::AcqRel));
     if work & WORK_RESCHEDULE != 0 {
         schedule();
@@ -297,8 +300,11 @@ pub(super) fn end_slice() {
 pub(super) fn schedule() {
     debug_assert!(!mm::is_epoch_pinned(), "a thread that gives up the processor takes no epoch with it");
     let percpu = PerCpu::current();
-    #[cfg(debug_assertions)]
-    assert_eq!(percpu.locks.held(), 0, "a thread that gives up the processor holds no spin lock");
+    debug_assert_eq!(
+        percpu.locks.load(Ordering::Relaxed),
+        0,
+        "a thread that gives up the processor holds no spin lock"
+    );
     let cpu = &percpu.sched;
     let task = current_ref().expect("idle does not give up the processor");
     let thread = &task.thread;

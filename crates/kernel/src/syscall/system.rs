@@ -67,9 +67,7 @@ pub fn version() -> &'static [u8] {
 
 fn uname(ctx: &mut SyscallContext<'_>) -> SysResult {
     let uts = ctx.task.namespaces.lock().uts.clone();
-    // One after the other.
-    let host = *uts.host.lock();
-    let domain = *uts.domain.lock();
+    let (host, domain) = (*uts.host.lock(), *uts.domain.lock());
     let named = machine_name;
     let fields = [named(b"Linux"), host, named(RELEASE), named(VERSION), named(b"x86_64"), domain];
     uaccess::write_bytes(ctx.args[0], fields.as_bytes())?;
