@@ -12,7 +12,8 @@ pub fn rows() -> Vec<Row> {
         })];
     for mib in [0, 4, 16, 64, 256, 512, 1024, 2048, 3072] {
         let work = move |settings: &Settings| {
-            let _resident = Region::filled(mib * PAGES_PER_MIB)?;
+            // Of nothing there is no mapping.
+            let _resident = (mib > 0).then(|| Region::filled(mib * PAGES_PER_MIB)).transpose()?;
             fork_alone(settings, settings.effort.runs(15))
         };
         rows.push(

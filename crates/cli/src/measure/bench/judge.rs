@@ -75,6 +75,11 @@ pub enum Behind {
     Absent(String),
 }
 
+/// Whether of two values of a row one is better. A difference in percent has no better, and of what a reader has seen only what is wrong.
+fn has_a_better(row: &Row) -> bool {
+    row.unit != "%" && (row.unit != "count" || row.row.ends_with("_wrong"))
+}
+
 /// The rows in which we are behind, the worst first.
 pub fn behind(document: &Document) -> Vec<(&Row, Vec<Behind>)> {
     let mut all: Vec<(&Row, Vec<Behind>)> = document
@@ -82,9 +87,8 @@ pub fn behind(document: &Document) -> Vec<(&Row, Vec<Behind>)> {
         .filter_map(|row| {
             let mut ways = Vec::new();
             ways.extend((row.met == Some(false)).then_some(Behind::Goal));
-            // A difference in percent has no better and worse, and modes are there to be compared with.
             if let (Some(ours), Some((column, theirs))) = (row.value("foldspace"), row.best_linux())
-                && row.unit != "%"
+                && has_a_better(row)
             {
                 let times = if row.more_is_better() { theirs / ours } else { ours / theirs };
                 if times > NOISE && times.is_finite() {

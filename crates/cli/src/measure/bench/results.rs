@@ -13,7 +13,7 @@ pub fn page(document: &Document, experiments: &Experiments) -> Result<String> {
     let about = &document.about;
     let mut page = format!(
         "# Results\n\n<!-- Written by `{}`: do not edit. -->\n\n{} UTC, version {}. {}, {}. {}, {} processors, {} MiB, {}. It took {} minutes.\n\n\
-         Guest instructions unless a unit is given; times are medians of {} boots of each system in turns, on {} processors. [measuring.md](measuring.md) says how, and what each row does.{}\n\n",
+         Guest instructions unless a unit is given{}. [measuring.md](measuring.md) says how, and what each row does.{}\n\n",
         about.command,
         about.date,
         about.commit.as_deref().unwrap_or(&about.version),
@@ -24,8 +24,11 @@ pub fn page(document: &Document, experiments: &Experiments) -> Result<String> {
         about.host.memory_mib,
         about.host.system,
         (about.seconds / 60.0).round(),
-        about.pairs,
-        about.cpus,
+        match about.pairs {
+            0 => "; times were not measured".to_owned(),
+            pairs =>
+                format!("; times are medians of {pairs} boots of each system in turns, on {} processors", about.cpus),
+        },
         if about.host.load > 0.5 {
             format!(" The computer was busy when the run began (load {}): do not rely on the times.", about.host.load)
         } else {
