@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arena;
+pub mod export;
 mod guest;
 mod host;
 mod layouts;
