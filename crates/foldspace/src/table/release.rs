@@ -62,8 +62,17 @@ const AT_ONCE: usize = 8;
 /// Calls `visit` for each entry that is not empty, upwards.
 #[inline(always)]
 pub(crate) fn for_each_used(entries: &[AtomicU64], mut visit: impl FnMut(Index, Entry)) {
-    for group in 0..entries.len() / AT_ONCE {
-        visit_group(entries, group, &mut visit);
+    for (group, slots) in entries.chunks_exact(AT_ONCE).enumerate() {
+        // Relaxed, here and below: under the lock of the table, or as a look at what may change.
+        if slots.iter().fold(0, |any, slot| any | glance(slot, Ordering::Relaxed)) == 0 {
+            continue;
+        }
+        for (position, slot) in slots.iter().enumerate() {
+            let bits = glance(slot, Ordering::Relaxed);
+            if bits != 0 {
+                visit(Index::truncate((group * AT_ONCE + position) as u64), Entry::from_bits(bits));
+            }
+        }
     }
 }
 
@@ -71,6 +80,10 @@ pub(crate) fn for_each_used(entries: &[AtomicU64], mut visit: impl FnMut(Index, 
 /// where the used entries of upper levels lie (a program and its heap, its mappings and its stack). The caller has the lock of the table.
 #[inline(always)]
 pub(crate) fn for_each_of(used: u32, entries: &[AtomicU64], mut visit: impl FnMut(Index, Entry)) {
+    // So many that all is looked at anyway.
+    if used as usize > entries.len() / AT_ONCE {
+        return for_each_used(entries, visit);
+    }
     let (mut left, mut low, mut high) = (used, 0, entries.len() / AT_ONCE);
     while left != 0 && low < high {
         left -= visit_group(entries, low, &mut visit).min(left);
