@@ -20,6 +20,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a static Linux x86-64 program
     Run(Run),
+    /// Run a program, and list who maps which frame when it ends: processes, addresses, files
+    Frames(Run),
     /// Experiments here and on Linux: instructions and time, beside the goals; tables, JSON, a report
     Bench(Bench),
     /// Where the instructions of a row of `bench` go, by function of the kernel

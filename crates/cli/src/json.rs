@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use foldspace_wire::{Bytes, Frames, UnknownCall};
+use foldspace_wire::{Bytes, Frames, MappedFrames, UnknownCall};
 use serde::Serialize;
 
 use crate::machine::{Ended, System};
@@ -34,6 +34,9 @@ pub struct Document<'a> {
     /// Page frames of 4 KiB (Foldspace only).
     frames: Option<Frames>,
     unknown_syscalls: &'a [UnknownCall],
+    /// Who mapped which frame when the program ended (`foldspace frames` only).
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    mapped_frames: &'a [MappedFrames],
 }
 
 impl<'a> Document<'a> {
@@ -50,6 +53,7 @@ impl<'a> Document<'a> {
             program_ns: report.elapsed_ns,
             frames: report.frames,
             unknown_syscalls: &report.unknown_syscalls,
+            mapped_frames: &report.mapped_frames,
         }
     }
 }

@@ -4,6 +4,7 @@ mod archive;
 mod args;
 mod diff;
 mod explore;
+mod frames;
 mod images;
 mod json;
 mod linux;
@@ -26,6 +27,7 @@ use crate::refusal::Refusal;
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(run) => run::run(&run),
+        Command::Frames(run) => run::frames(&run),
         Command::Bench(bench) => measure::bench(&bench),
         Command::Profile(profile) => measure::profile(&profile),
         Command::Demo(demo) => measure::demo(&demo),

@@ -9,10 +9,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use foldspace_wire::{Bytes, Input, Job};
+use foldspace_wire::{Bytes, Input, Job, Report};
 
 use crate::archive::{self, Node, Tree};
 use crate::args;
+use crate::frames;
 use crate::images::Images;
 use crate::json;
 use crate::linux;
@@ -25,6 +26,18 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Runs the program and returns its exit status.
 pub fn run(args: &args::Run) -> Result<u8> {
+    run_and(args, None)
+}
+
+/// The same, and prints afterwards who mapped which frame when the program ended. Its status is the program's.
+pub fn frames(args: &args::Run) -> Result<u8> {
+    run_and(args, Some(frames::print))
+}
+
+fn run_and(args: &args::Run, then: Option<fn(&Report) -> Result<()>>) -> Result<u8> {
+    if then.is_some() && args.linux.is_some() {
+        bail!("Linux does not say who maps which frame");
+    }
     let streams = Streams::of_this_process()?;
     let task = Task {
         system: if args.linux.is_some() { System::Linux } else { System::Foldspace },
@@ -33,6 +46,7 @@ pub fn run(args: &args::Run) -> Result<u8> {
         root: args.root.as_deref(),
         command: &args.command,
         env: environment(&args.env)?,
+        list_frames: then.is_some(),
         streams: &streams,
         limit: args.timeout,
         show_log: args.log,
@@ -40,6 +54,9 @@ pub fn run(args: &args::Run) -> Result<u8> {
     let ended = task.run(Box::new(io::stdout()), Box::new(io::stderr()))?;
     let verdict = Verdict::of(&ended);
     verdict.explain(&ended, &args.command[0], args.log);
+    if let Some(then) = then.filter(|_| args.json.is_none()) {
+        then(&ended.report)?;
+    }
     if let Some(place) = &args.json {
         json::write(place.as_deref(), &json::Document::new(task.system, &args.command, &ended, &verdict))?;
     }
@@ -57,6 +74,8 @@ pub struct Task<'a> {
     pub command: &'a [OsString],
     /// `NAME=value` each.
     pub env: Vec<Bytes>,
+    /// Whether the kernel is to say who maps which frame when the program ends.
+    pub list_frames: bool,
     pub streams: &'a Streams,
     pub limit: Option<Duration>,
     pub show_log: bool,
@@ -106,6 +125,7 @@ impl Task<'_> {
             stdin: self.streams.stdin,
             stdout: self.streams.stdout,
             stderr: self.streams.stderr,
+            list_frames: self.list_frames,
             window: machine::window(),
         };
         tree.add(Job::PATH, Node::file(serde_json::to_vec(&job)?, 0o600));

@@ -44,6 +44,7 @@ pub fn soak(args: &args::Soak) -> Result<u8> {
         root: None,
         command: &command,
         env: environment(&[])?,
+        list_frames: false,
         streams: &Streams::CAPTURED,
         limit: Some(length + AROUND),
         show_log: false,

@@ -27,6 +27,10 @@ pub enum Error {
     CommitLimit,
     /// What is mapped there is not of a kind to which this can be done (EINVAL; for a name EBADF).
     WrongKind,
+    /// Others were changing what it is about again and again (EBUSY).
+    Busy,
+    /// The memory has failed that held it, and the content is lost (EIO where it was to be read, EHWPOISON where it was to be made present).
+    Poisoned,
 }
 
 impl fmt::Display for Error {
@@ -43,6 +47,8 @@ impl fmt::Display for Error {
             Error::Sealed => "the mapping is sealed",
             Error::CommitLimit => "more memory would be committed than may be",
             Error::WrongKind => "this cannot be done to what is mapped there",
+            Error::Busy => "others were changing it again and again",
+            Error::Poisoned => "the memory that held it has failed",
         })
     }
 }

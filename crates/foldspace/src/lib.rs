@@ -11,6 +11,7 @@ pub mod backing;
 pub mod check;
 pub mod error;
 pub mod frame;
+pub mod migrate;
 #[expect(unsafe_code, reason = "an embedder makes promises that memory safety rests on")]
 pub mod platform;
 pub mod proc;

@@ -15,8 +15,9 @@ mod lock;
 #[cfg(feature = "watch")]
 pub mod watch;
 
-pub(crate) use lock::Mutex;
 pub use lock::Rank;
+#[cfg_attr(feature = "watch", allow(unreachable_pub))]
+pub(crate) use lock::{Mutex, MutexGuard};
 
 #[cfg(not(any(foldspace_shuttle, foldspace_loom)))]
 pub use core::hint;

@@ -69,6 +69,11 @@ impl Host {
         &self.machine
     }
 
+    /// Frames that the machine has, from frame 0 on.
+    pub fn frames(&self) -> u32 {
+        self.machine.arena.frames()
+    }
+
     /// A new processor, which runs no address space yet.
     pub fn processor(&self, size: CacheSize) -> Processor {
         Processor::new(self.machine.clone(), size)

@@ -1,5 +1,6 @@
 //! Switching the machine off, and the report that goes before.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -9,6 +10,7 @@ use foldspace::AddressSpace;
 
 use crate::arch::{self, Serial, serial};
 use crate::boot::info::info;
+use crate::fs::procfs::frames::rows;
 use crate::mm::{self, objects, stack};
 use crate::process::exit::ExitStatus;
 use crate::syscall::unknown::{self, UnknownCall};
@@ -102,6 +104,30 @@ fn report() {
     let _ = writeln!(port, "]}}");
 }
 
+/// Who maps which frame now: a line of JSON on the control port for each run of frames.
+pub fn report_frames() {
+    let port = serial(CONTROL_PORT);
+    let complete = rows(|row| {
+        let (first, count) = row.frames;
+        let mut line = String::new();
+        // Writing to a String cannot fail.
+        let _ = write!(line, r#"{{"mapped_frames":[{{"first":{first},"count":{count},"used":"{}""#, row.used);
+        if let Some((path, page)) = &row.file {
+            let _ = write!(line, r#","file":"{}","page":{page}"#, Escaped(path));
+        }
+        let _ = line.write_str(r#","places":["#);
+        for (number, (pid, at)) in row.places.iter().enumerate() {
+            let separator = if number == 0 { "" } else { "," };
+            let _ = write!(line, "{separator}[{pid},{}]", at.get());
+        }
+        line.push_str("]}]}\n");
+        port.write(line.as_bytes());
+    });
+    if !complete {
+        log::warn!("no heap to say who maps which frame");
+    }
+}
+
 /// Formats into a serial port.
 struct Port(&'static Serial);
 
@@ -119,14 +145,22 @@ impl fmt::Display for Json<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let UnknownCall { number, program } = self.0;
         let name = self.0.name().unwrap_or_default();
-        write!(f, r#"{{"nr":{number},"name":"{name}","program":""#)?;
-        for character in alloc::string::String::from_utf8_lossy(program).chars() {
+        write!(f, r#"{{"nr":{number},"name":"{name}","program":"{}"}}"#, Escaped(program))
+    }
+}
+
+/// Bytes as they stand in a string of JSON.
+struct Escaped<'a>(&'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in String::from_utf8_lossy(self.0).chars() {
             match character {
                 '"' | '\\' => write!(f, "\\{character}")?,
                 '\0'..'\x20' => write!(f, "\\u{:04x}", u32::from(character))?,
                 _ => f.write_char(character)?,
             }
         }
-        f.write_str(r#""}"#)
+        Ok(())
     }
 }

@@ -7,6 +7,7 @@ use linux_raw_sys::general as raw;
 
 use crate::caller::Caller;
 use crate::errno::Errno;
+use crate::memory_failure::{Failure, inject};
 use crate::populate::populate;
 use crate::range::{PAGE, in_user_half, is_aligned, is_mapped, page_align};
 
@@ -15,6 +16,7 @@ use crate::range::{PAGE, in_user_half, is_aligned, is_mapped, page_align};
 /// # Errors
 ///
 /// `EINVAL`: unknown advice, misaligned, a length that wraps, or memory that the advice is not for. `ENOMEM`: a hole; what is mapped around it is advised all the same.
+/// `EPERM`, `EFAULT`, `EBUSY`: memory that is said to have failed, by whoever may not say so, or that cannot be had.
 pub fn madvise(caller: &impl Caller, address: u64, len: u64, advice: i32) -> Result<(), Errno> {
     advise(caller, caller.space(), address, len, advice)
 }
@@ -67,6 +69,8 @@ enum Advice {
     InstallGuards,
     /// They are accessible again.
     RemoveGuards,
+    /// Memory fails.
+    Fail(Failure),
 }
 
 impl Advice {
@@ -95,6 +99,8 @@ impl Advice {
             raw::MADV_REMOVE => Advice::Remove,
             raw::MADV_POPULATE_READ => Advice::Populate(Access::Read),
             raw::MADV_POPULATE_WRITE => Advice::Populate(Access::Write),
+            raw::MADV_HWPOISON => Advice::Fail(Failure::Now),
+            raw::MADV_SOFT_OFFLINE => Advice::Fail(Failure::Soon),
             raw::MADV_GUARD_INSTALL => Advice::InstallGuards,
             raw::MADV_GUARD_REMOVE => Advice::RemoveGuards,
             _ => return None,
@@ -117,6 +123,7 @@ impl Advice {
             Advice::Cold => space.cold(range),
             Advice::PageOut => space.pageout(range),
             Advice::Remove => return remove(space, range),
+            Advice::Fail(failure) => return inject(caller, space, range, *failure),
             Advice::Populate(access) => return populate(caller, space, range, *access),
             Advice::InstallGuards => space.guard_install(range),
             Advice::RemoveGuards => space.guard_remove(range),

@@ -29,6 +29,11 @@ pub trait Caller {
         false
     }
 
+    /// Memory that it has mapped at `address` has failed, by its own doing: a signal is due (`SIGBUS`, `BUS_MCEERR_AR`).
+    fn memory_failed(&self, address: u64) {
+        let _ = address;
+    }
+
     /// Shared anonymous memory of `len` bytes, for embedders that keep a list of the objects that exist.
     ///
     /// # Errors
@@ -68,6 +73,8 @@ impl Reserve {
 pub enum Capability {
     /// `CAP_SYS_RAWIO`: mappings below `vm.mmap_min_addr`.
     RawIo = 17,
+    /// `CAP_SYS_ADMIN`: advice that memory has failed.
+    Admin = 21,
     /// `CAP_SYS_NICE`: advice about another process.
     Nice = 23,
     /// `CAP_SYS_RESOURCE`: `prctl(PR_SET_MM)`.

@@ -13,6 +13,7 @@ mod build_id;
 mod caller;
 mod errno;
 mod lock;
+mod memory_failure;
 mod mincore;
 mod mmap;
 mod mprotect;

@@ -1,6 +1,6 @@
 //! Faulting pages in before they are touched.
 
-use foldspace::space::{Access, Failures, PopulateError};
+use foldspace::space::{Access, Failures, Fault, PopulateError};
 use foldspace::{AddressSpace, PageRange};
 
 use crate::caller::Caller;
@@ -10,7 +10,8 @@ use crate::errno::Errno;
 ///
 /// # Errors
 ///
-/// `ENOMEM`: a hole, or no memory. `EINVAL`: a mapping that does not allow it. `EFAULT`: past the end of a file, or a guard. `EINTR`: the caller is being ended.
+/// `ENOMEM`: a hole, or no memory. `EINVAL`: a mapping that does not allow it. `EFAULT`: past the end of a file, or a guard. `EHWPOISON`: its
+/// memory has failed. `EINTR`: the caller is being ended.
 pub(crate) fn populate(
     caller: &impl Caller,
     space: &AddressSpace,
@@ -21,6 +22,7 @@ pub(crate) fn populate(
     populated.map_err(|error| match error {
         PopulateError::NotMapped | PopulateError::OutOfMemory => Errno::ENOMEM,
         PopulateError::AccessDenied => Errno::EINVAL,
+        PopulateError::Faulted(Fault::Poisoned) => Errno::EHWPOISON,
         PopulateError::Faulted(_) => Errno::EFAULT,
         PopulateError::Interrupted => Errno::EINTR,
     })

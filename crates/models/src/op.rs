@@ -42,8 +42,10 @@ pub enum Op {
     Maps,
     /// The area at a page or after it, asked of the current version.
     Query(u64),
-    /// Looks up who maps what the page shows. Exact at rest only, so only that it ends.
+    /// Looks up who maps what the page shows. That is of one instant, but of which is another matter: so only that it ends.
     WhoMaps(u64),
+    /// Moves what the page shows to another frame. Whether it could is no result: others may have been in the way.
+    Migrate(u64),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,10 +121,15 @@ impl Op {
                 let found = held.view().find_at_or_after(page(at));
                 found.map_or_else(|| "none".into(), |vma| format!("{:?} {:?}", vma.range, vma.flags))
             }
+            Op::Migrate(at) => {
+                if let Ok(shown) = stage.host.translate(&space, page(at)) {
+                    let _ = space.memory().migrate(shown.frame);
+                }
+                String::new()
+            }
             Op::WhoMaps(at) => {
                 if let Ok(shown) = stage.host.translate(&space, page(at)) {
-                    let found = space.memory().mappings(shown.frame, |_, _| {});
-                    found.expect("there is heap");
+                    let _ = space.memory().mappings(shown.frame, |_, _| {});
                 }
                 String::new()
             }

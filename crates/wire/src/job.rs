@@ -33,6 +33,9 @@ pub struct Job {
     pub stdout: Output,
     /// Where its error output goes.
     pub stderr: Output,
+    /// Whether the kernel is to say who maps which frame when the program ends.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub list_frames: bool,
     /// The size of the host's terminal, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,

@@ -19,4 +19,4 @@ mod report;
 
 pub use bytes::Bytes;
 pub use job::{Input, Job, Output, Window, ttys};
-pub use report::{Frames, Report, UnknownCall};
+pub use report::{Frames, MappedFrames, Report, UnknownCall};

@@ -25,6 +25,9 @@ pub struct Report {
     /// Page frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frames: Option<Frames>,
+    /// Who mapped which frame when the program ended, upwards, if the job asked for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mapped_frames: Vec<MappedFrames>,
     /// System calls that the kernel does not have, once for each number and program.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_syscalls: Vec<UnknownCall>,
@@ -39,6 +42,25 @@ pub struct Frames {
     pub free_at_boot_end: u64,
     /// Free after the last process has gone. Equal to `free_at_boot_end` unless files were left behind.
     pub free_at_end: u64,
+}
+
+/// Frames in a row that are used alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappedFrames {
+    /// The first frame number.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+    /// What for: `private`, `file`, `table1` to `table3`, `root`, `reference`, `kernel`, `free`, `idle`, `poisoned`.
+    pub used: String,
+    /// The file that they are pages of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Which page of it the first is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<u64>,
+    /// Process and address of each mapping of the first; the others follow.
+    pub places: Vec<(u32, u64)>,
 }
 
 /// A system call that was answered with `ENOSYS`.
@@ -72,6 +94,7 @@ impl Report {
         replace(&mut self.failure, later.failure);
         replace(&mut self.kernel, later.kernel);
         replace(&mut self.frames, later.frames);
+        self.mapped_frames.extend(later.mapped_frames);
         self.unknown_syscalls.extend(later.unknown_syscalls);
     }
 

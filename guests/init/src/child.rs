@@ -108,6 +108,9 @@ pub fn start(job: &Job, streams: &Streams) -> Result<Pid, Failure> {
     match unsafe { fork() }.map_err(|e| format!("cannot fork: {e}"))? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {
+            if job.list_frames {
+                list_frames();
+            }
             let error = match enter(streams, &cwd) {
                 Ok(()) => execve(&exec, &argv, &env).expect_err("returns only when it failed"),
                 Err(error) => error,
@@ -117,6 +120,13 @@ pub fn start(job: &Job, streams: &Streams) -> Result<Pid, Failure> {
             std::process::exit(CANNOT_EXECUTE);
         }
     }
+}
+
+/// When this process ends, whatever it executes, the kernel says who maps which frame. Only Foldspace does.
+fn list_frames() {
+    const PR_FOLDSPACE_LIST_FRAMES: libc::c_int = 0x464f_4c46;
+    // SAFETY: the call takes no pointer.
+    unsafe { libc::prctl(PR_FOLDSPACE_LIST_FRAMES, 1_u64) };
 }
 
 /// In the child: the usual signals, a session of its own, the streams, the working directory.

@@ -10,7 +10,7 @@ use crate::sys::{self, End};
 use crate::work::{KINDS, Kind};
 
 /// Who is at work at any time, by the index of its kind.
-const PLACES: [usize; 11] = [0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 0];
+const PLACES: [usize; 12] = [0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 0, 8];
 const _: () = assert!(PLACES.len() <= CHILDREN);
 
 /// How long a child may take to come to its end when all are told to. Software emulation of several processors on a busy machine is slow.

@@ -106,6 +106,7 @@ fn inside(system: System, vmlinuz: Option<&Path>, args: &args::Diff, groups: &st
         root: None,
         command: &command,
         env: environment(&[])?,
+        list_frames: false,
         streams: &Streams::CAPTURED,
         limit: None,
         show_log: false,

@@ -67,6 +67,7 @@ impl Measurement<'_> {
             root: None,
             command: self.command,
             env: environment(&[])?,
+            list_frames: false,
             streams: &Streams::CAPTURED,
             limit: None,
             show_log: false,

@@ -325,6 +325,7 @@ fn signal_of(error: &AccessError) -> (i32, i32) {
         Refusal::Fault(Fault::NotMapped) => (libc::SIGSEGV, 1),
         Refusal::Fault(Fault::AccessDenied) => (libc::SIGSEGV, 2),
         Refusal::Fault(Fault::PastEnd) => (libc::SIGBUS, 2),
+        Refusal::Fault(Fault::Poisoned) => (libc::SIGBUS, 4),
         // None of these may happen: whatever Linux says is another thing.
         Refusal::Fault(Fault::OutOfMemory | Fault::Watched { .. })
         | Refusal::NotCanonical

@@ -16,7 +16,7 @@ impl Memory {
         for (number, record) in self.records().iter().enumerate() {
             let frame = Frame(number as u32);
             match record.kind() {
-                Kind::Idle => idle += 1,
+                Kind::Idle | Kind::Isolated => idle += 1,
                 Kind::Free => free += 1u64 << record.order(),
                 Kind::Table1 | Kind::Table2 | Kind::Table3 | Kind::Table4 => {
                     tables += 1;
@@ -31,7 +31,7 @@ impl Memory {
                     ensure!(record.is_pinned() || !cached.contains(&frame), "{frame:?} is cached and not pinned");
                 }
                 Kind::Reference => of_references += 1,
-                Kind::Absent | Kind::FreeTail | Kind::Reserved => {}
+                Kind::Absent | Kind::FreeTail | Kind::Reserved | Kind::Poisoned => {}
             }
         }
         let stats = self.stats();

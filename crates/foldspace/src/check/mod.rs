@@ -126,7 +126,7 @@ impl Memory {
             units += entry.unit(level);
             if !entry.is_present() {
                 let bits = entry.bits();
-                ensure!(entry.is_guard() && level == Level::L1, "{table:?}[{index:?}] ({level:?}) holds {bits:#x}");
+                ensure!(entry.is_marker() && level == Level::L1, "{table:?}[{index:?}] ({level:?}) holds {bits:#x}");
                 continue;
             }
             if entry.is_reference() {
@@ -153,7 +153,7 @@ impl Memory {
     /// Invariants 2 and 3.
     fn check_references(&self, frame: Frame, slots: &BTreeSet<Slot>) -> Verdict {
         let record = self.record(frame);
-        let expected = slots.len() as u32 + record.is_pinned() as u32;
+        let expected = slots.len() as u32 + record.pins();
         ensure!(
             record.refs() == expected,
             "{frame:?} ({:?}) has {} references, {expected} were found: {slots:?}",

@@ -54,8 +54,8 @@ impl Memory {
         for (index, entry) in self.user_entries(table, level) {
             let base = path.base + index.get() as u64 * level.entry_span();
             let writable = path.writable && entry.is_writable();
-            if entry.is_guard() {
-                let (who, known) = (describe(space), space.may_have_guards());
+            if entry.is_marker() {
+                let (who, known) = (describe(space), space.may_have_guards() || entry.is_poison());
                 ensure!(known, "{who}: a guard at {base:#x}, and nobody was to put one there");
                 ensure!(vmas.view().find(VirtAddr(base)).is_some(), "{who}: a guard at {base:#x}, no VMA covers it");
                 continue;

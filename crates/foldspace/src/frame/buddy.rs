@@ -1,5 +1,7 @@
 //! The buddy allocator: free blocks of 2^order frames, linked through their records.
 
+use arrayvec::ArrayVec;
+
 use super::Frame;
 use super::record::{Kind, NONE, Record};
 
@@ -14,11 +16,16 @@ pub(crate) const ORDERS: usize = 11;
 pub(crate) struct Buddy {
     heads: [u32; ORDERS],
     free: u64,
+    /// Blocks that are being emptied, and how many of their frames are there already.
+    pub(super) emptied: ArrayVec<(Frame, u32), EMPTIED_AT_ONCE>,
 }
+
+/// Blocks that can be emptied at the same time. Their free frames are nobody's meanwhile.
+pub(super) const EMPTIED_AT_ONCE: usize = 4;
 
 impl Buddy {
     pub(crate) const fn new() -> Buddy {
-        Buddy { heads: [NONE; ORDERS], free: 0 }
+        Buddy { heads: [NONE; ORDERS], free: 0, emptied: ArrayVec::new_const() }
     }
 
     /// Free frames.
@@ -70,6 +77,52 @@ impl Buddy {
             order += 1;
         }
         self.link(records, block, order);
+    }
+
+    /// Takes all free frames of the aligned block of 2^order frames at `first` out, and calls `each` with them: they stay counted as free. One
+    /// that is larger than that is left alone.
+    pub(super) fn isolate(&mut self, records: &[Record], first: Frame, order: usize, mut each: impl FnMut(Frame)) {
+        let end = first.0 + (1 << order);
+        let mut at = first.0;
+        while at < end {
+            let record = &records[at as usize];
+            if record.kind() != Kind::Free || record.order() as usize > order {
+                at += 1;
+                continue;
+            }
+            let size = 1 << record.order();
+            self.unlink(records, at, record.order() as usize);
+            for frame in at..at + size {
+                records[frame as usize].mark(Kind::Isolated, 0);
+                each(Frame(frame));
+            }
+            at += size;
+        }
+    }
+
+    /// Frames that are in no list, and count as free from now on.
+    pub(super) fn count_free(&mut self, frames: u64) {
+        self.free += frames;
+    }
+
+    /// A frame that was counted as free, but in no list, is in one.
+    pub(super) fn put_back(&mut self, records: &[Record], block: Frame, order: usize) {
+        self.free -= 1 << order;
+        self.release(records, block, order);
+    }
+
+    /// A free frame of the aligned block of 2^order frames at `first`, from the smallest piece.
+    pub(super) fn take_within(&mut self, records: &[Record], first: Frame, order: usize) -> Option<Frame> {
+        let pieces = (first.0..first.0 + (1 << order)).filter(|at| records[*at as usize].kind() == Kind::Free);
+        let piece = pieces.min_by_key(|at| records[*at as usize].order())?;
+        let order = records[piece as usize].order() as usize;
+        self.unlink(records, piece, order);
+        for lower in (0..order).rev() {
+            self.link(records, piece + (1 << lower), lower);
+        }
+        self.free -= 1;
+        records[piece as usize].mark(Kind::Idle, 0);
+        Some(Frame(piece))
     }
 
     fn link(&mut self, records: &[Record], block: u32, order: usize) {

@@ -38,6 +38,8 @@ pub(super) struct Cache {
     data: Stack,
     /// Frames full of zeros: dead tables are, since their entries are cleared as they are dropped.
     zeroed: Stack,
+    /// Frames for tables, from blocks of their own: tables cannot be moved, and one in each block of 2 MiB would keep all of these in pieces.
+    for_tables: Stack,
     /// Not yet given to the epoch.
     dead: Dead,
     /// Tables that were made here less those that died here, modulo 2^64: of use only summed up.
@@ -102,16 +104,16 @@ impl Stack {
 
 impl Cache {
     const fn new() -> Cache {
-        let (data, zeroed) = (Stack { head: NONE, len: 0 }, Stack { head: NONE, len: 0 });
-        Cache { data, zeroed, dead: Dead::NONE, tables: 0, deferred: 0 }
+        const EMPTY: Stack = Stack { head: NONE, len: 0 };
+        Cache { data: EMPTY, zeroed: EMPTY, for_tables: EMPTY, dead: Dead::NONE, tables: 0, deferred: 0 }
     }
 
     fn len(&self) -> u64 {
-        self.data.len as u64 + self.zeroed.len as u64
+        self.data.len as u64 + self.zeroed.len as u64 + self.for_tables.len as u64
     }
 
     fn pop_any(&mut self, records: &[Record]) -> Option<Frame> {
-        self.data.pop(records).or_else(|| self.zeroed.pop(records))
+        self.data.pop(records).or_else(|| self.zeroed.pop(records)).or_else(|| self.for_tables.pop(records))
     }
 }
 
@@ -150,6 +152,20 @@ impl Memory {
         }
         drop(buddy);
         cache.pop_any(records).or_else(|| self.steal(cache)).ok_or(Error::OutOfMemory)
+    }
+
+    /// As [`Memory::refill`], for a table: a block for tables only, as long as there are blocks.
+    #[cold]
+    fn refill_for_tables(&self, cache: &mut Cache) -> Result<Frame> {
+        let block = self.buddy.lock().take(self.records(), REFILL_ORDER);
+        let Some(block) = block else {
+            return cache.data.pop(self.records()).map_or_else(|| self.refill(cache), Ok);
+        };
+        for frame in (block.0 + 1..block.0 + (1 << REFILL_ORDER)).rev().map(Frame) {
+            self.record(frame).mark(Kind::Idle, 0);
+            cache.for_tables.push(self.records(), frame);
+        }
+        Ok(block)
     }
 
     /// From other processors' caches, when there is nothing else. Their locks are only tried: two thieves must not wait for each other.
@@ -191,6 +207,7 @@ impl Memory {
             any |= cache.len() > 0;
             self.spill(&mut cache.data, SPILL);
             self.spill(&mut cache.zeroed, SPILL);
+            self.spill(&mut cache.for_tables, SPILL);
         }
         any
     }
@@ -207,9 +224,9 @@ impl Memory {
         self.spend_allowance()?;
         let mut cache = self.cache().lock();
         let zeroed = cache.zeroed.pop(self.records());
-        let frame = match zeroed.or_else(|| cache.data.pop(self.records())) {
+        let frame = match zeroed.or_else(|| cache.for_tables.pop(self.records())) {
             Some(frame) => frame,
-            None => self.refill(&mut cache)?,
+            None => self.refill_for_tables(&mut cache)?,
         };
         cache.tables = cache.tables.wrapping_add(1);
         drop(cache);
@@ -300,6 +317,12 @@ impl Memory {
     /// Gives each frame of a chain back, many under one lock.
     fn free_all(&self, head: u32, put: impl Fn(&mut Cache, Frame)) {
         let mut at = head;
+        if self.is_emptying_blocks() {
+            at = self.collect(at, |frames| {
+                let mut cache = self.cache().lock();
+                cache.deferred = cache.deferred.wrapping_sub(frames);
+            });
+        }
         while at != NONE {
             let mut cache = self.cache().lock();
             let mut left = SPILL;

@@ -17,7 +17,7 @@ use super::direct_map::DirectMap;
 use super::record::{Kind, Record};
 use super::{Entries, Frame};
 use crate::addr::{ENTRIES, Index, PAGE_SIZE, VirtAddr};
-use crate::backing::{ReferenceTables, References};
+use crate::backing::{Objects, ReferenceTables, References};
 use crate::error::{Error, Result};
 use crate::platform::Platform;
 use crate::reverse::Reverse;
@@ -50,7 +50,7 @@ pub struct MemoryStats {
     pub data: u64,
     /// Page tables of all levels, those that backings own included.
     pub tables: u64,
-    /// Taken by [`Memory::alloc_contiguous`], the records themselves, and the zero frame.
+    /// Taken by [`Memory::alloc_contiguous`], the records themselves, the zero frame, and frames that have failed.
     pub reserved: u64,
 }
 
@@ -74,8 +74,9 @@ pub struct Memory {
     me: Weak<Memory>,
     pub(super) caches: Caches,
     pub(super) buddy: CachePadded<Mutex<Buddy>>,
-    counters: CachePadded<Counters>,
+    pub(super) counters: CachePadded<Counters>,
     references: CachePadded<References>,
+    objects: CachePadded<Objects>,
     pub(crate) reverse: CachePadded<Reverse>,
     pub(crate) registry: CachePadded<Registry>,
     pub(crate) relinks: CachePadded<Relinks>,
@@ -85,10 +86,13 @@ pub struct Memory {
 }
 
 /// What is counted of all processors together: nothing that a fault changes.
-struct Counters {
+pub(super) struct Counters {
     reserved: AtomicU64,
     objects: AtomicU64,
     next_space: AtomicU64,
+    /// Blocks that are being emptied: what is freed meanwhile may be in one of them.
+    pub(super) emptying: AtomicU64,
+    moved: AtomicU64,
 }
 
 impl Memory {
@@ -140,6 +144,8 @@ impl Memory {
             reserved: AtomicU64::new(records as u64 + 1),
             objects: AtomicU64::new(0),
             next_space: AtomicU64::new(1),
+            emptying: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
         };
         let platform = config.platform;
         Ok(Arc::new_cyclic(|me| Memory {
@@ -160,6 +166,7 @@ impl Memory {
             map,
             zero,
             references: CachePadded::new(References::new()),
+            objects: CachePadded::new(Objects::new()),
         }))
     }
 
@@ -216,6 +223,21 @@ impl Memory {
         self.counters.reserved.fetch_sub(1 << order, Ordering::Relaxed);
         record.mark(Kind::Idle, 0);
         self.buddy.lock().release(self.map.records(), first, order as usize);
+    }
+
+    /// Frames of which the content was moved to others so far ([`Memory::migrate`], [`Memory::compact`]).
+    pub fn moved_frames(&self) -> u64 {
+        self.counters.moved.load(Ordering::Relaxed)
+    }
+
+    /// A frame is used for nothing any more, but counted.
+    pub(crate) fn retire_frame(&self, frame: Frame) {
+        self.record(frame).mark(Kind::Poisoned, 0);
+        self.counters.reserved.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_moved(&self) {
+        self.counters.moved.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Where a frame is mapped in the embedder's address space.
@@ -295,6 +317,10 @@ impl Memory {
 
     pub(crate) fn zero(&self) -> &ReferenceTables {
         &self.zero
+    }
+
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
     }
 
     pub(crate) fn references(&self) -> &References {

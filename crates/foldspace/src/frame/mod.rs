@@ -1,5 +1,6 @@
 //! Physical frames: their records, the allocator, and [`Memory`], which holds them all.
 
+mod blocks;
 mod buddy;
 mod caches;
 mod commit;
@@ -11,9 +12,11 @@ mod held;
 #[expect(unsafe_code, reason = "its constructor takes over the frames")]
 mod memory;
 mod record;
+mod uses;
 
 use crate::sync::atomic::AtomicU64;
 
+pub use blocks::{BLOCK_FRAMES, BlockUse};
 pub(crate) use commit::Charge;
 pub use commit::Overcommit;
 pub use contents::Contents;
@@ -22,6 +25,7 @@ pub(crate) use held::Held;
 pub use memory::{Memory, MemoryConfig, MemoryStats};
 pub(crate) use record::{Counts, Kind, NONE, Record};
 pub use record::{Home, LineageId, Slot};
+pub use uses::FrameUse;
 
 /// The entries of a table.
 pub(crate) type Entries = [AtomicU64; crate::addr::ENTRIES];

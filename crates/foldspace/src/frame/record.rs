@@ -28,6 +28,10 @@ pub(crate) enum Kind {
     Reference = 6,
     /// The embedder's, and the records themselves.
     Reserved = 7,
+    /// It has failed: used for nothing any more.
+    Poisoned = 13,
+    /// Free, and kept for a block that is being emptied.
+    Isolated = 8,
     /// A page table of level 1 to 4: 8 + level.
     Table1 = 9,
     Table2 = 10,
@@ -46,6 +50,11 @@ impl Kind {
         }
     }
 
+    /// Whether what refers to a frame of this kind is counted and can be found.
+    pub(crate) const fn is_tracked(self) -> bool {
+        matches!(self, Kind::Anon | Kind::Object | Kind::Table1 | Kind::Table2 | Kind::Table3)
+    }
+
     #[inline]
     const fn from_bits(bits: u32) -> Kind {
         match bits & 0xf {
@@ -56,10 +65,12 @@ impl Kind {
             5 => Kind::Object,
             6 => Kind::Reference,
             7 => Kind::Reserved,
+            8 => Kind::Isolated,
             9 => Kind::Table1,
             10 => Kind::Table2,
             11 => Kind::Table3,
             12 => Kind::Table4,
+            13 => Kind::Poisoned,
             _ => Kind::Absent,
         }
     }
@@ -154,13 +165,20 @@ const DIRTY: u32 = 1 << 6;
 /// In a list of held frames: one of `refs` is not a slot.
 const HELD: u32 = 1 << 7;
 const ORDER_SHIFT: u32 = 8;
+/// Its content is on its way to another frame, or has just come from one, and nobody lets it be written: of private memory, since one of `refs` is not
+/// a slot.
+const MOVING: u32 = 1 << 16;
+/// Of a page of an object: the frame has failed, and the object remembers that there. Nobody maps it.
+const LOST: u32 = 1 << 17;
 
 /// What the manager knows about one frame.
 ///
 /// # Invariants
 ///
-/// - `refs` of a data frame: slots that map it plus one if `PINNED` and one if `HELD`; of a table: parent slots that link it; a root: 1.
+/// - `refs` of a data frame: slots that map it plus one each if `PINNED`, `HELD` and, of private memory, `MOVING`; of a table: parent slots that link it; a root: 1. What is
+///   taken out of a slot stays counted until its shootdown, so there may be more, and never fewer.
 /// - `home` finds every such slot ([`Home`]); a table that it names is alive.
+/// - `lineage`, `counts` and `prev` of a frame of an object: [`Record::owner`].
 /// - `lineage`, and `next`/`prev` of a table: its lineage and neighbours there ([`NONE`] at the ends), under the lineage's lock.
 ///   `next`/`prev` of a free block: neighbours in the buddy list, under the buddy lock. `next` of an idle frame: garbage chain; of one that is held: the
 ///   list of those.
@@ -250,6 +268,56 @@ impl Record {
         self.state.fetch_and(!HELD, Ordering::Relaxed);
     }
 
+    /// Whether its content is on its way: then it is not to be made writable. Under the lock of a table that has a slot to it, or of the object's pages.
+    #[inline]
+    pub(crate) fn is_moving(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & MOVING != 0
+    }
+    /// Whether it is a page of an object that cannot be mapped now: its content is on its way, or lost. Under the lock of the object's pages.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & (MOVING | LOST) != 0
+    }
+    /// Whether it is a page of an object of which the frame has failed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & LOST != 0
+    }
+    /// Under the lock of the object's pages.
+    pub(crate) fn lose(&self) {
+        self.state.fetch_or(LOST, Ordering::Relaxed);
+    }
+    /// Keeps everybody from writing it in place, by a reference or, as an object's, by being asked; false if somebody else moves it. Under the locks of
+    /// all tables that have a slot to it.
+    pub(crate) fn begin_move(&self) -> bool {
+        let before = self.state.fetch_or(MOVING, Ordering::Relaxed);
+        if before & MOVING == 0 && Kind::from_bits(before) == Kind::Anon {
+            self.add_ref();
+        }
+        before & MOVING == 0
+    }
+    /// Ends it; how many references are left.
+    pub(crate) fn end_move(&self) -> u32 {
+        let before = self.state.fetch_and(!MOVING, Ordering::Release);
+        if Kind::from_bits(before) == Kind::Anon { self.drop_ref() } else { self.refs() }
+    }
+    /// Of `refs`, those that are no slots.
+    pub(crate) fn pins(&self) -> u32 {
+        let state = self.state.load(Ordering::Relaxed);
+        (state & PINNED != 0) as u32
+            + (state & HELD != 0) as u32
+            + (state & MOVING != 0 && Kind::from_bits(state) == Kind::Anon) as u32
+    }
+
+    /// The lock of this table, if nobody has it.
+    pub(crate) fn try_lock(&self) -> bool {
+        let free = self.state.fetch_or(LOCKED, Ordering::Acquire) & LOCKED == 0;
+        #[cfg(feature = "watch")]
+        if free {
+            use crate::sync::{Rank, watch};
+            core::mem::forget(watch::took(self.rank().unwrap_or(Rank::Table1), core::ptr::from_ref(self).addr()));
+        }
+        free
+    }
+
     /// Spins until the lock of this table is ours. Acquire: what the last holder stored is seen.
     #[inline]
     #[cfg_attr(feature = "watch", track_caller)]
@@ -278,16 +346,22 @@ impl Record {
     }
 
     #[cfg(feature = "watch")]
+    fn rank(&self) -> Option<crate::sync::Rank> {
+        use crate::sync::Rank;
+        Some(match self.table_level()? {
+            Level::L4 => Rank::Table4,
+            Level::L3 => Rank::Table3,
+            Level::L2 => Rank::Table2,
+            Level::L1 => Rank::Table1,
+        })
+    }
+
+    #[cfg(feature = "watch")]
     #[track_caller]
     fn lock_watched(&self) {
         use crate::sync::{Rank, watch};
-        let rank = match self.table_level() {
-            Some(Level::L4) => Rank::Table4,
-            Some(Level::L3) => Rank::Table3,
-            Some(Level::L2) => Rank::Table2,
-            // Also what was one a moment ago: it will not be found linked.
-            Some(Level::L1) | None => Rank::Table1,
-        };
+        // Also what was one a moment ago: it will not be found linked.
+        let rank = self.rank().unwrap_or(Rank::Table1);
         let wait = watch::wait(rank, core::ptr::from_ref(self).addr());
         let contended = self.is_locked();
         self.wait_for_lock();
@@ -326,6 +400,15 @@ impl Record {
         self.refs.fetch_sub(1, Ordering::AcqRel) - 1
     }
 
+    /// Of a frame that nobody knows yet: as many as will refer to it.
+    pub(crate) fn set_refs(&self, refs: u32) {
+        self.refs.store(refs, Ordering::Relaxed);
+    }
+    /// Drops many at once; how many are left.
+    pub(crate) fn drop_refs(&self, many: u32) -> u32 {
+        self.refs.fetch_sub(many, Ordering::AcqRel) - many
+    }
+
     #[inline]
     pub(crate) fn home(&self) -> Home {
         Home::unpack(self.home.load(Ordering::Relaxed))
@@ -356,6 +439,18 @@ impl Record {
     }
     pub(crate) fn set_seat(&self, seat: u32) {
         self.home.store(seat as u64, Ordering::Relaxed);
+    }
+
+    /// Of a frame of an object: its number among the objects of the memory, and which of its pages it is.
+    pub(crate) fn owner(&self) -> (u32, u64) {
+        let low = self.counts.load(Ordering::Relaxed) as u64;
+        (self.lineage.load(Ordering::Relaxed), low | (self.prev.load(Ordering::Relaxed) as u64) << 32)
+    }
+    #[inline]
+    pub(crate) fn set_owner(&self, object: u32, page: u64) {
+        self.lineage.store(object, Ordering::Relaxed);
+        self.counts.store(page as u32, Ordering::Relaxed);
+        self.prev.store((page >> 32) as u32, Ordering::Relaxed);
     }
 
     pub(crate) fn next(&self) -> u32 {

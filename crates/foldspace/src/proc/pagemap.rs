@@ -28,7 +28,7 @@ impl PagemapEntry {
     pub const GUARD: u64 = 1 << 58;
     /// A page of a file, or of shared anonymous memory.
     pub const FILE: u64 = 1 << 61;
-    /// Not in memory and not empty either: here, only guards.
+    /// Not in memory and not empty either: here, guards, and what was lost with its memory.
     pub const SWAPPED: u64 = 1 << 62;
     /// In memory. Zero and reference pages are.
     pub const PRESENT: u64 = 1 << 63;
@@ -100,6 +100,10 @@ fn is_page(entry: Entry) -> bool {
 fn describe(entry: Entry, numbers: FrameNumbers) -> PagemapEntry {
     if entry.is_guard() {
         return PagemapEntry::guard(numbers);
+    }
+    if entry.is_poison() {
+        // As Linux's swap entry of a frame that has failed (`SWP_HWPOISON`).
+        return PagemapEntry(PagemapEntry::SWAPPED);
     }
     if !entry.is_present() {
         return PagemapEntry::default();

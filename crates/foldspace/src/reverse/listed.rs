@@ -77,6 +77,20 @@ impl Listed {
         empty
     }
 
+    /// All places of a frame.
+    pub(super) fn forget(&mut self, frame: Frame) {
+        self.frames.remove(&frame);
+    }
+
+    /// The places of `from` are those of `to`, which has none.
+    pub(super) fn rename(&mut self, from: Frame, to: Frame) -> Result<()> {
+        self.frames.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        if let Some(list) = self.frames.remove(&from) {
+            self.frames.insert(to, list);
+        }
+        Ok(())
+    }
+
     /// The places of a frame.
     pub(super) fn places(&self, frame: Frame) -> impl Iterator<Item = Place> + '_ {
         self.frames.get(&frame).into_iter().flatten().copied()

@@ -5,7 +5,7 @@
 
 mod lineage;
 mod listed;
-mod paths;
+mod picture;
 mod stats;
 
 use crate::addr::{ENTRIES, Index, Level};
@@ -15,6 +15,7 @@ use crate::sync::{Mutex, Rank};
 use crate::table::{Entry, for_each_used};
 use listed::Listed;
 
+pub(crate) use picture::Picture;
 pub use stats::ReverseStats;
 
 /// What is needed beside the records.
@@ -173,6 +174,30 @@ impl Memory {
         }
     }
 
+    /// Where the slots are that refer to `from`, all of which are to refer to `to` instead, under the locks of their tables.
+    ///
+    /// # Errors
+    ///
+    /// Out of memory; nothing has changed then.
+    pub(crate) fn rename_home(&self, from: Frame, to: Frame) -> Result<Home> {
+        let record = self.record(from);
+        let home = record.home();
+        if home == Home::Listed {
+            self.reverse.listed.lock().rename(from, to)?;
+        }
+        record.set_home(Home::None);
+        Ok(home)
+    }
+
+    /// No slot refers to `frame` any more: all were emptied under the locks of their tables.
+    pub(crate) fn forget_home(&self, frame: Frame) {
+        let record = self.record(frame);
+        if record.home() == Home::Listed {
+            self.reverse.listed.lock().forget(frame);
+        }
+        record.set_home(Home::None);
+    }
+
     /// Puts `copy` beside `table` in its lineage, which is founded if there is none; `table` is locked.
     ///
     /// # Errors
@@ -187,33 +212,51 @@ impl Memory {
         self.reverse.lineages.leave(self, table);
     }
 
-    /// Calls `visit` for each slot that refers to `frame`; exact when nothing changes meanwhile. Time: tables that map it, and the copies
-    /// in their lineages; all tables, if it is private memory that mremap moved while it was shared.
+    /// Calls `visit` for each slot that refers to `frame`. Time: tables that map it, and the copies in their lineages; all tables, if it is private
+    /// memory that mremap moved while it was shared, and there was no heap to note where.
+    ///
+    /// Takes no lock of a table. So while others change tables, each slot that it visits did refer to `frame` when it was looked at, and one that
+    /// comes, goes or moves meanwhile may be left out or visited; those that stay are visited once. [`Memory::mappings`] gives one instant.
     pub fn slots(&self, frame: Frame, mut visit: impl FnMut(Slot)) {
-        let mut visit_anchor = |anchor: Anchor, index: Index| {
-            let mut look = |table: Frame| {
-                // Acquire: what it refers to may be looked at.
-                let entry =
-                    Entry::from_bits(self.entries(table)[index.get()].load(crate::sync::atomic::Ordering::Acquire));
-                if entry.is_present() && entry.frame() == frame {
-                    visit(Slot { table, index });
-                }
-            };
-            match anchor {
-                Anchor::Table(table) => look(table),
-                Anchor::Lineage(id) => self.reverse.lineages.for_each(self, id, look),
+        self.for_each_place(frame, |slot| {
+            let entry = Entry::load(&self.entries(slot.table)[slot.index.get()]);
+            if entry.is_tracked() && entry.frame() == frame {
+                visit(slot);
             }
+        });
+    }
+
+    /// How many tables [`Memory::slots`] looks at for `frame`.
+    pub fn visited_tables(&self, frame: Frame) -> u64 {
+        let mut count = 0;
+        self.for_each_place(frame, |_| count += 1);
+        count
+    }
+
+    /// What the record of `frame` says of where its slots are.
+    pub fn home(&self, frame: Frame) -> Home {
+        match self.records().get(frame.0 as usize) {
+            Some(record) if record.kind().is_tracked() => record.home(),
+            _ => Home::None,
+        }
+    }
+
+    /// Calls `look` with each slot that may refer to `frame`.
+    fn for_each_place(&self, frame: Frame, mut look: impl FnMut(Slot)) {
+        let mut look_at_anchor = |anchor: Anchor, index: Index| match anchor {
+            Anchor::Table(table) => look(Slot { table, index }),
+            Anchor::Lineage(id) => self.reverse.lineages.for_each(self, id, |table| look(Slot { table, index })),
         };
-        match self.record(frame).home() {
+        match self.home(frame) {
             Home::None => {}
-            Home::Slot(slot) => visit_anchor(Anchor::Table(slot.table), slot.index),
-            Home::Lineage(id, index) => visit_anchor(Anchor::Lineage(id), index),
+            Home::Slot(slot) => look_at_anchor(Anchor::Table(slot.table), slot.index),
+            Home::Lineage(id, index) => look_at_anchor(Anchor::Lineage(id), index),
             Home::Listed => {
                 for (anchor, index, _) in self.reverse.listed.lock().places(frame) {
-                    visit_anchor(anchor, index);
+                    look_at_anchor(anchor, index);
                 }
             }
-            Home::Scattered => self.search_slots(frame, visit),
+            Home::Scattered => self.search_slots(frame, look),
         }
     }
 

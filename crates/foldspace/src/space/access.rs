@@ -184,7 +184,7 @@ impl AddressSpace {
     ///
     /// A store also holds the lock of the root: fork shares under it, so a store through the direct map comes before the fork, or
     /// finds that it has to fault first. (A processor's stores are stopped by the shootdown.)
-    fn with_page(&self, addr: VirtAddr, access: Access, act: impl FnOnce(Frame)) -> bool {
+    pub(super) fn with_page(&self, addr: VirtAddr, access: Access, act: impl FnOnce(Frame)) -> bool {
         let _guard = self.memory.pin();
         let _root = (access == Access::Write).then(|| self.tables().lock());
         let leaf = self.tables().look(addr);

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::frame::{Frame, Garbage, Home, Kind, Memory};
 use crate::platform::Flush;
 use crate::sync::hint::spin_loop;
-use crate::table::{Entry, Exclusive, Leaf, Supply};
+use crate::table::{Common, Entry, Exclusive, Leaf, Supply};
 use crate::vma::{Backing, VersionRef, Vma, VmaFlags};
 
 /// Whether a store may go where its VMA does not allow stores (a debugger's, or a loader's: FOLL_FORCE on Linux).
@@ -144,8 +144,8 @@ impl AddressSpace {
             let allowed = leaf.rights.user() && (access != Access::Execute || leaf.rights.execute());
             return Ok(if allowed && !self.in_change.contains(addr) { Attempt::Done } else { Attempt::Again });
         }
-        if leaf.entry.is_guard() {
-            return Err(Fault::NotMapped);
+        if leaf.entry.is_marker() {
+            return Err(refusal(leaf.entry));
         }
         let mut garbage = Garbage::new();
         let attempt = match &vma.backing {
@@ -202,7 +202,7 @@ impl AddressSpace {
         garbage: &mut Garbage,
     ) -> Result<Attempt, Fault> {
         if leaf.level == Level::L1 && leaf.shared && self.memory.record(leaf.table()).is_pinned() {
-            return match object.show_in(leaf.table(), vma.page_at(addr)).map_err(out_of_memory)? {
+            return match object.show_in(leaf.table(), vma.page_at(addr)).map_err(failed)? {
                 Shown::Here => Ok(Attempt::Done),
                 Shown::Elsewhere => Ok(Attempt::Again),
                 Shown::PastEnd => Err(Fault::PastEnd),
@@ -233,7 +233,10 @@ impl AddressSpace {
         if !self.still_holds(version, addr) || !table.entry(index).is_empty() {
             return Ok(Attempt::Again);
         }
+        // Under its own lock, since others may link it elsewhere: whoever holds that sees no further slot come.
+        let locked = Common::of_object(&self.memory, shown);
         self.memory.add_home(shown, table.slot(index)).map_err(out_of_memory)?;
+        drop(locked);
         table.put(index, Entry::object_table(shown).with(no_execute(vma.flags)));
         Ok(Attempt::Done)
     }
@@ -249,8 +252,11 @@ impl AddressSpace {
         access: Access,
     ) -> Result<Attempt, Fault> {
         // Before the object is asked: past its end, too, a guard is a guard.
-        if access == Access::Write && self.tables().is_guarded(addr) {
-            return Err(Fault::NotMapped);
+        if access == Access::Write {
+            let marker = self.tables().marker(addr);
+            if marker.is_marker() {
+                return Err(refusal(marker));
+            }
         }
         let frame = object_frame(vma, object, addr)?;
         let mut supply = Supply::on_demand(&self.memory);
@@ -263,9 +269,13 @@ impl AddressSpace {
         let shared_write = vma.flags.contains(VmaFlags::SHARED | VmaFlags::WRITE) && access == Access::Write;
         let write = if shared_write { Entry::WRITE | Entry::ACCESSED | Entry::DIRTY } else { 0 };
         if entry.is_present() {
+            // Its content is being copied elsewhere: stores wait for that.
+            if write != 0 && self.memory.record(entry.frame()).is_moving() {
+                return Ok(Attempt::Again);
+            }
             // Perhaps a page that the object has lost a moment ago: it will be taken out.
             table.change(index, write, 0);
-        } else if entry.is_guard() {
+        } else if entry.is_marker() {
             return Ok(Attempt::Again);
         } else {
             // The object may have lost the page since we asked: what it has now decides.
@@ -358,8 +368,8 @@ impl AddressSpace {
             if !entry.is_reference() {
                 return Ok(Start::Copy(entry.frame()));
             }
-        } else if entry.is_guard() {
-            return Err(Fault::NotMapped);
+        } else if entry.is_marker() {
+            return Err(refusal(entry));
         }
         match &vma.backing {
             Backing::Anonymous => Ok(Start::Zeros),
@@ -452,10 +462,20 @@ fn object_frame(vma: &Vma, object: &Object, addr: VirtAddr) -> Result<Frame, Fau
     match object.frame(vma.page_at(addr)) {
         Ok(Some(frame)) => Ok(frame),
         Ok(None) => Err(Fault::PastEnd),
-        Err(_) => Err(Fault::OutOfMemory),
+        Err(error) => Err(failed(error)),
     }
 }
 
 fn out_of_memory(_: Error) -> Fault {
     Fault::OutOfMemory
+}
+
+/// Why an object has no page to give.
+fn failed(error: Error) -> Fault {
+    if error == Error::Poisoned { Fault::Poisoned } else { Fault::OutOfMemory }
+}
+
+/// What an access to a marker is.
+fn refusal(marker: Entry) -> Fault {
+    if marker.is_poison() { Fault::Poisoned } else { Fault::NotMapped }
 }

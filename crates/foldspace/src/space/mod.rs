@@ -21,6 +21,7 @@ mod clear;
 mod cut;
 mod diff;
 mod discard;
+mod failure;
 mod fault;
 mod fork;
 mod free;

@@ -241,8 +241,11 @@ fn set_access(memory: &Memory, table: &mut Exclusive<'_>, index: Index, entry: E
     }
     let (mut set, mut clear) = (0, 0);
     let mut give = |bit: u64, yes: bool| if yes { set |= bit } else { clear |= bit };
-    let ours =
-        if entry.is_object() { flags.contains(VmaFlags::SHARED) } else { memory.record(entry.frame()).refs() == 1 };
+    let ours = if entry.is_object() {
+        flags.contains(VmaFlags::SHARED) && !memory.record(entry.frame()).is_moving()
+    } else {
+        memory.record(entry.frame()).refs() == 1
+    };
     give(Entry::USER, flags.intersects(VmaFlags::ACCESS));
     give(Entry::NO_EXECUTE, !flags.contains(VmaFlags::EXEC));
     give(Entry::WRITE, flags.contains(VmaFlags::WRITE) && ours && !entry.is_marked());

@@ -135,6 +135,8 @@ pub enum Fault {
         /// What the page lacks.
         kind: Watched,
     },
+    /// The memory that held the page has failed (SIGBUS, BUS_MCEERR_AR).
+    Poisoned,
     /// No frame left (SIGKILL by the out-of-memory killer on Linux).
     OutOfMemory,
 }

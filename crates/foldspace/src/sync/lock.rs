@@ -39,6 +39,8 @@ pub enum Rank {
     Heads,
     /// The row of address spaces.
     Row,
+    /// The numbers of objects.
+    Objects,
     /// The table of reference pages.
     References,
     /// A processor's cache of frames: frames are needed under any of the locks above. A second one is only tried.

@@ -17,6 +17,9 @@ impl Entry {
     /// like any reference, and no frame knows of it. In last-level tables only.
     pub(crate) const GUARD: Entry = Entry(Entry::REFERENCE | Entry::MARK);
 
+    /// The content of the page that was here is lost, with the memory that held it. As a guard in everything, but that it goes when memory is discarded.
+    pub(crate) const POISON: Entry = Entry(Entry::REFERENCE | Entry::MARK | Entry::LOST);
+
     /// Some private page, or some table: for what all entries of those have in common.
     pub(crate) const PRIVATE: Entry = Entry(Entry::PRESENT);
 
@@ -32,6 +35,8 @@ impl Entry {
     pub(crate) const OBJECT: u64 = 1 << 10;
     /// Ours: what makes a guard marker of a reference that is not present; in a leaf that is, that stores to the page are watched.
     pub(crate) const MARK: u64 = 1 << 11;
+    /// Ours: of a marker, that it is no guard.
+    const LOST: u64 = 1 << 3;
     pub(crate) const NO_EXECUTE: u64 = 1 << 63;
     const FRAME: u64 = 0x000f_ffff_ffff_f000;
 
@@ -88,6 +93,13 @@ impl Entry {
     pub(crate) const fn is_marked(self) -> bool {
         self.0 & (Entry::PRESENT | Entry::MARK) == Entry::PRESENT | Entry::MARK
     }
+    pub(crate) const fn is_poison(self) -> bool {
+        self.0 == Entry::POISON.0
+    }
+    /// Whether nothing may be accessed here, and no fault changes that: a guard, or what is lost.
+    pub(crate) const fn is_marker(self) -> bool {
+        self.0 & (Entry::PRESENT | Entry::MARK) == Entry::MARK
+    }
     pub(crate) const fn is_present(self) -> bool {
         self.0 & Entry::PRESENT != 0
     }
@@ -125,6 +137,10 @@ impl Entry {
     /// What it refers to, if present.
     pub(crate) const fn frame(self) -> Frame {
         Frame(((self.0 & Entry::FRAME) >> PAGE_SHIFT) as u32)
+    }
+    /// The same of another frame.
+    pub(crate) const fn with_frame(self, frame: Frame) -> Entry {
+        Entry(self.0 & !Entry::FRAME | (frame.0 as u64) << PAGE_SHIFT)
     }
     pub(crate) const fn with(self, flags: u64) -> Entry {
         Entry(self.0 | flags)

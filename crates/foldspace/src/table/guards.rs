@@ -29,14 +29,19 @@ impl Memory {
 impl Root<'_> {
     /// Whether there is a guard at `addr`. The caller is pinned.
     pub(crate) fn is_guarded(&self, addr: VirtAddr) -> bool {
+        self.marker(addr).is_guard()
+    }
+
+    /// The marker at `addr`, or an entry that is none. The caller is pinned.
+    pub(crate) fn marker(&self, addr: VirtAddr) -> Entry {
         let mut entry = self.load(self.frame, addr.index(Level::L4));
         for level in [Level::L3, Level::L2, Level::L1] {
             if !entry.is_present() {
-                return false;
+                return Entry::NONE;
             }
             entry = self.load(entry.frame(), addr.index(level));
         }
-        entry.is_guard()
+        entry
     }
 
     /// Puts guards everywhere in `range`, all of whose last-level tables exist and are exclusive. What was there is given up.

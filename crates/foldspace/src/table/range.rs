@@ -405,7 +405,7 @@ fn clear_last(
             // As it is now: a processor may have made it dirty since.
             let entry = table.put(index, Entry::NONE);
             garbage.give_up(memory, entry, Level::L1, table.slot(index));
-        } else if entry.is_guard() && !spare.guards {
+        } else if entry.is_marker() && !(spare.guards && entry.is_guard()) {
             table.put(index, Entry::NONE);
         }
         at = VirtAddr(at.get() + PAGE_SIZE);

@@ -227,6 +227,7 @@ impl From<Fault> for Reason {
             Fault::AccessDenied => Reason::Denied,
             Fault::PastEnd => Reason::PastEnd,
             Fault::Watched { .. } => Reason::Watched,
+            Fault::Poisoned => Reason::Poisoned,
             Fault::OutOfMemory => Reason::OutOfMemory,
         }
     }

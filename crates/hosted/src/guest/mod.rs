@@ -45,6 +45,9 @@ pub enum Reason {
     /// What is mapped there ends before.
     #[error("past the end of what is mapped")]
     PastEnd,
+    /// The memory that held the page has failed.
+    #[error("the memory that held it has failed")]
+    Poisoned,
     /// The machine has no frame left.
     #[error("no memory left")]
     OutOfMemory,

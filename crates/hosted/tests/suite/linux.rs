@@ -58,6 +58,8 @@ fn errno(error: Error, change: Change) -> Errno {
         Error::BadRange | Error::WrongKind => Errno::INVAL,
         Error::LockLimit => Errno::AGAIN,
         Error::Sealed => Errno::PERM,
+        Error::Busy => Errno::BUSY,
+        Error::Poisoned => Errno::IO,
     }
 }
 

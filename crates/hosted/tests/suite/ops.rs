@@ -163,6 +163,10 @@ pub enum Op {
     Diff(Pick, Pick),
     DropSnapshot(Pick),
     Reclaim,
+    /// Moves the content of the frame at a place to another.
+    Migrate(Pick, Place),
+    /// And that of one of all frames.
+    MigrateAny(u16),
     /// Loads all that was ever touched, on a processor or by the kernel.
     Audit(By),
 }
@@ -356,6 +360,8 @@ pub fn file_op() -> impl Strategy<Value = Op> {
         2 => (p(), place(), 1u8..5).prop_map(|(s, at, len)| Op::Remove(s, at, Len::Pages(len))),
         3 => (p(), p()).prop_map(|(cpu, s)| Op::Switch(cpu, s)),
         4 => snapshot_op(),
+        4 => (p(), place()).prop_map(|(s, at)| Op::Migrate(s, at)),
+        2 => any::<u16>().prop_map(Op::MigrateAny),
         1 => by().prop_map(Op::Audit),
     ]
 }
@@ -406,6 +412,8 @@ pub fn op() -> impl Strategy<Value = Op> {
         2 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Remove(s, at, len)),
         3 => (p(), p()).prop_map(|(cpu, s)| Op::Switch(cpu, s)),
         6 => snapshot_op(),
+        4 => (p(), place()).prop_map(|(s, at)| Op::Migrate(s, at)),
+        2 => any::<u16>().prop_map(Op::MigrateAny),
         1 => Just(Op::Reclaim),
         2 => by().prop_map(Op::Audit),
     ]

@@ -51,6 +51,7 @@ pub fn handle_page_fault(_frame: &mut TrapFrame, address: u64, error_code: u64) 
                 Outcome::Refused => SigInfo::fault(Signal::BUS, code::BUS_ADRERR, address),
             }
         }
+        Fault::Poisoned => SigInfo::memory_failure(address),
         // Tried again, when there is some, unless this is the one that has to go.
         Fault::OutOfMemory => return super::oom::relieve(&task),
     };

@@ -15,6 +15,7 @@ use crate::mm::{is_scarce, memory, objects};
 use crate::process::credentials::{
     CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, CAP_SYS_NICE, CAP_SYS_RAWIO, CAP_SYS_RESOURCE,
 };
+use crate::process::signal::{SigInfo, send};
 use crate::process::{Task, signal};
 use crate::sched;
 
@@ -66,6 +67,7 @@ impl Caller for Current<'_> {
         let credentials = self.task.credentials();
         match capability {
             Capability::RawIo => credentials.may(CAP_SYS_RAWIO),
+            Capability::Admin => credentials.may(CAP_SYS_ADMIN),
             Capability::Nice => credentials.may(CAP_SYS_NICE),
             Capability::Resource => credentials.may(CAP_SYS_RESOURCE),
             Capability::CheckpointRestore => credentials.may(CAP_CHECKPOINT_RESTORE) || credentials.may(CAP_SYS_ADMIN),
@@ -74,6 +76,10 @@ impl Caller for Current<'_> {
 
     fn is_being_killed(&self) -> bool {
         signal::fatal_pending(self.task)
+    }
+
+    fn memory_failed(&self, address: u64) {
+        send::force(&sched::current(), SigInfo::memory_failure(address));
     }
 
     fn shared_memory(&self, len: u64, reserve: Reserve) -> Result<Arc<Object>, Errno> {

@@ -20,6 +20,9 @@ pub const CALLS: &[(Sysno, Handler)] = &[(Sysno::prctl, prctl), (Sysno::arch_prc
 /// every table, 1 shares last-level tables, 2 shares everything; -1 leaves it. Returns the mode that was set before. The number is "FOLD".
 const PR_FOLDSPACE_FORK_MODE: u32 = 0x464f_4c44;
 
+/// `prctl(PR_FOLDSPACE_LIST_FRAMES, 1)`: when this process ends, who maps which frame is written to the control port. Not inherited.
+const PR_FOLDSPACE_LIST_FRAMES: u32 = 0x464f_4c46;
+
 /// What `PR_GET_TIMERSLACK` reports: Linux's default, in nanoseconds.
 const TIMER_SLACK: usize = 50_000;
 
@@ -32,6 +35,10 @@ fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     let all_zero = |result: SysResult| if value == 0 { rest_is_zero(result) } else { Err(Errno::EINVAL) };
     match option as u32 {
         PR_FOLDSPACE_FORK_MODE => fork_mode(value),
+        PR_FOLDSPACE_LIST_FRAMES if value <= 1 => {
+            process.lists_frames.store(value == 1, Ordering::Relaxed);
+            Ok(0)
+        }
         raw::PR_SET_VMA => {
             call(ctx, |caller| foldspace_linux::prctl_set_vma(caller, value, arg3, arg4, arg5))?;
             Ok(0)

@@ -385,7 +385,7 @@ fn madvise() {
         let address = address(random);
         let len = len(random, address);
         let advice = match random.next() % 8 {
-            0 => random.pick(&[5, 6, 7, 26, 99, 100, 104, 200, u64::MAX, 1 << 31, 4 | 1 << 32]),
+            0 => random.pick(&[5, 6, 7, 26, 99, 104, 200, u64::MAX, 1 << 31, 4 | 1 << 32]),
             _ => random
                 .pick(&[0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 102, 103]),
         };

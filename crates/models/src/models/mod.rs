@@ -4,6 +4,7 @@ mod faults;
 mod kernel;
 mod layout;
 mod lifetimes;
+mod migration;
 mod pairs;
 
 use foldspace::space::ForkMode;
@@ -31,6 +32,7 @@ pub const MODELS: &[Model] = &[
     lifetimes::LINEAGE,
     lifetimes::MEMORY,
     kernel::KERNEL,
+    migration::MIGRATE,
     layout::MUNMAP,
     layout::MPROTECT,
     layout::MREMAP,

@@ -34,6 +34,8 @@ const OPERATIONS: &[(Who, Op)] = &[
     (Parent, Clear),
     (Parent, WriteFile(0, 18)),
     (Parent, Maps),
+    (Parent, Migrate(0)),
+    (Child, Migrate(16)),
 ];
 
 pub const PAIRS: Model = Model {

@@ -1,5 +1,6 @@
 //! What children do: one file for each kind of work.
 
+mod compacting;
 mod execs;
 mod files;
 mod futexes;
@@ -30,7 +31,7 @@ const fn kind(name: &'static str, work: fn(&Board, u64) -> Result<(), String>) -
 }
 
 /// All there are.
-pub const KINDS: [Kind; 8] = [
+pub const KINDS: [Kind; 9] = [
     kind("storm", storm::work),
     kind("tree", tree::work),
     kind("readers", readers::work),
@@ -39,6 +40,7 @@ pub const KINDS: [Kind; 8] = [
     kind("futexes", futexes::work),
     Kind { takes_memory: true, ..kind("hungry", hungry::work) },
     kind("execs", execs::work),
+    kind("compacting", compacting::work),
 ];
 
 /// How long a child goes on, and its dice.

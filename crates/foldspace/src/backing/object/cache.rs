@@ -9,7 +9,7 @@ use super::tables::Block;
 use super::{Content, Object};
 use crate::addr::PAGE_SIZE;
 use crate::error::{Error, Result};
-use crate::frame::{Frame, Garbage, Home, Kind, Memory, Slot};
+use crate::frame::{Frame, Garbage, Home, Kind, Memory, NONE, Slot};
 use crate::space::Fill;
 use crate::sync::atomic::Ordering;
 
@@ -47,6 +47,13 @@ impl Cache {
 
     pub(super) fn get(&self, index: u64) -> Option<Frame> {
         self.pages.get(&index).copied()
+    }
+
+    /// Page `index`, which is there, is in `frame` from now on. Needs no memory.
+    pub(super) fn put_in_place(&mut self, index: u64, frame: Frame) {
+        if let Some(place) = self.pages.get_mut(&index) {
+            *place = frame;
+        }
     }
 
     /// All frames; the cache is empty then.
@@ -104,9 +111,7 @@ impl Cache {
             // Nobody can begin to map it without the lock of this cache.
             if !record.is_dirty() && record.refs() == 1 {
                 self.pages.remove(index);
-                if memory.unpin_object(frame) == 0 {
-                    garbage.push_data(memory, frame);
-                }
+                memory.drop_page(frame, garbage);
             }
         }
     }
@@ -172,10 +177,11 @@ impl Object {
     /// the page out will look at that table afterwards.
     pub(crate) fn shows(&self, index: u64, frame: Frame) -> bool {
         let cache = self.cache.lock();
-        cache.get(index) == Some(frame) && !self.is_past_end(index)
+        cache.get(index) == Some(frame) && !self.is_past_end(index) && !self.memory.record(frame).is_lost()
     }
 
-    /// Adds the reference of `slot` to `frame` if [`Object::shows`] says so; under the lock of the slot's table.
+    /// Adds the reference of `slot` to `frame` if [`Object::shows`] says so, and its content is not on its way elsewhere; under the lock of the slot's
+    /// table.
     ///
     /// # Errors
     ///
@@ -183,7 +189,7 @@ impl Object {
     pub(crate) fn lend(&self, index: u64, frame: Frame, slot: Slot) -> Result<bool> {
         // The lock is kept: the frame is pinned until the reference is there.
         let cache = self.cache.lock();
-        if cache.get(index) != Some(frame) || self.is_past_end(index) {
+        if cache.get(index) != Some(frame) || self.is_past_end(index) || self.memory.record(frame).is_out_of_reach() {
             return Ok(false);
         }
         self.memory.add_home(frame, slot)?;
@@ -235,12 +241,17 @@ impl Object {
         } else {
             cache.pages.try_reserve(1).is_err().then_some(Error::OutOfMemory)
         };
-        if let Some(error) = refused {
-            self.memory.free_frame(frame);
-            return Err(error);
-        }
+        let number = refused.map_or_else(|| self.number(), Err);
+        let number = match number {
+            Ok(number) => number,
+            Err(error) => {
+                self.memory.free_frame(frame);
+                return Err(error);
+            }
+        };
         let record = self.memory.record(frame);
         record.begin(Kind::Object, Home::None);
+        record.set_owner(number, index);
         record.pin();
         record.set_dirty();
         cache.pages.insert(index, frame);
@@ -253,7 +264,7 @@ impl Object {
             let (cuts, bytes) = {
                 let cache = self.cache.lock();
                 if let Some(frame) = cache.get(index) {
-                    return Ok(Some(frame));
+                    return if self.memory.record(frame).is_lost() { Err(Error::Poisoned) } else { Ok(Some(frame)) };
                 }
                 (cache.cuts, cache.bytes_from_source(index))
             };
@@ -269,13 +280,33 @@ impl Object {
                 return Err(Error::OutOfMemory);
             }
             if cache.cuts == cuts {
+                let number = match self.number() {
+                    Ok(number) => number,
+                    Err(error) => {
+                        self.memory.free_frame(frame);
+                        return Err(error);
+                    }
+                };
                 let record = self.memory.record(frame);
                 record.begin(Kind::Object, Home::None);
+                record.set_owner(number, index);
                 record.pin();
                 cache.pages.insert(index, frame);
                 return Ok(Some(frame));
             }
             self.memory.free_frame(frame);
+        }
+    }
+
+    /// Its number, by which its frames lead to it. Under the lock of the cache.
+    fn number(&self) -> Result<u32> {
+        match self.number.load(Ordering::Relaxed) {
+            NONE => {
+                let number = self.memory.objects().join(&self.me)?;
+                self.number.store(number, Ordering::Relaxed);
+                Ok(number)
+            }
+            number => Ok(number),
         }
     }
 

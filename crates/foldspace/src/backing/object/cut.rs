@@ -130,9 +130,7 @@ impl Object {
 
     /// A page that was taken out of the cache.
     fn forget(&self, frame: Frame, garbage: &mut Garbage) {
-        if self.memory.unpin_object(frame) == 0 {
-            garbage.push_data(&self.memory, frame);
-        }
+        self.memory.drop_page(frame, garbage);
     }
 
     fn take_from_tables(&self, lost: Range<u64>, copies: Copies, garbage: &mut Garbage) {

@@ -7,20 +7,22 @@ mod access;
 mod cache;
 mod cut;
 mod mapped;
+mod moving;
 mod tables;
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::addr::PAGE_SIZE;
 use crate::error::Result;
-use crate::frame::{Garbage, Memory, Overcommit};
+use crate::frame::{Garbage, Memory, NONE, Overcommit};
 use crate::space::retry_after_reclaim;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Mutex, Rank};
 use cache::Cache;
+pub(crate) use moving::Pages;
 pub(crate) use tables::{Block, Shown};
 
 /// Device and inode, as `/proc/PID/maps` shows them.
@@ -57,6 +59,9 @@ pub trait Source: Send + Sync {
 /// Its pages are pinned frames: each counts one reference for the object, and one for every slot that maps it.
 pub struct Object {
     memory: Arc<Memory>,
+    me: Weak<Object>,
+    /// Its number, by which its frames lead to it; [`NONE`] before it has any. Set under the lock of the cache.
+    number: AtomicU32,
     source: Content,
     /// In bytes. Becomes smaller only under the lock of the cache.
     len: AtomicU64,
@@ -136,8 +141,10 @@ impl Object {
 
     fn with_content(memory: &Arc<Memory>, source: Content, len: u64, charged: u64) -> Arc<Object> {
         memory.note_object();
-        Arc::new(Object {
+        Arc::new_cyclic(|me| Object {
             memory: Arc::clone(memory),
+            me: Weak::clone(me),
+            number: AtomicU32::new(NONE),
             source,
             len: AtomicU64::new(len),
             cache: Mutex::new(Rank::Pages, Cache::new(len)),
@@ -213,10 +220,12 @@ impl Drop for Object {
         let mut garbage = Garbage::new();
         self.drop_tables(&mut garbage);
         for frame in self.cache.get_mut().drain() {
-            if self.memory.unpin_object(frame) == 0 {
-                garbage.push_data(&self.memory, frame);
-            }
+            self.memory.drop_page(frame, &mut garbage);
         }
         garbage.retire(&self.memory, &guard);
+        match *self.number.get_mut() {
+            NONE => {}
+            number => self.memory.objects().leave(number),
+        }
     }
 }

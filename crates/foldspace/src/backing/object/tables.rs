@@ -58,7 +58,8 @@ impl Object {
         }
         let locked = Common::begin(&self.memory, table);
         for index in block.pages() {
-            if let Some(frame) = cache.get(index).filter(|_| !self.is_past_end(index))
+            let can_be_shown = |frame: &Frame| !self.is_past_end(index) && !self.memory.record(*frame).is_lost();
+            if let Some(frame) = cache.get(index).filter(can_be_shown)
                 && locked.show(Index::truncate(index), frame).is_err()
             {
                 // No memory for lists of places: the rest comes with the faults.
@@ -81,7 +82,7 @@ impl Object {
         if cache.table(Block::of(index)) != Some(table) {
             return Ok(Shown::Elsewhere);
         }
-        if cache.get(index) == Some(frame) && !self.is_past_end(index) {
+        if cache.get(index) == Some(frame) && !self.is_past_end(index) && !self.memory.record(frame).is_lost() {
             locked.show(Index::truncate(index), frame)?;
         }
         Ok(Shown::Here)

@@ -11,9 +11,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldspace::backing::{Identity, Reference, Source};
+use foldspace::frame::Frame;
+use foldspace::migrate::NotMoved;
 use foldspace::space::{Access, Fault, Layout, MapRequest, Placement, Snapshot};
 use foldspace::vma::{Backing, VmaFlags};
-use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
+use foldspace::{AddressSpace, Error, Memory, Object, PageRange, VirtAddr};
 use foldspace_hosted::{AccessError, CacheSize, Host, Processor, Refusal};
 
 use crate::model::{
@@ -157,6 +159,22 @@ impl World {
             Ok(()) => Attempt::Over(()),
             Err(error) => panic!("{error}"),
         });
+    }
+
+    /// Nothing that a program sees may change.
+    fn migrate(&self, frame: Frame) {
+        let memory = self.host.memory();
+        let movable = memory.frame_use(frame).is_movable();
+        let before = slots(memory, frame);
+        let to = self.attempt(|_| match memory.migrate(frame) {
+            Err(NotMoved::OutOfMemory) => Attempt::NoMemory,
+            Err(NotMoved::Fixed) if !movable => Attempt::Over(None),
+            Err(error) => panic!("{frame:?} stays where it is: {error}"),
+            Ok(to) => Attempt::Over(Some(to)),
+        });
+        if let Some(to) = to {
+            assert_eq!((slots(memory, frame), slots(memory, to)), (0, before), "slots of {frame:?}, {to:?}");
+        }
     }
 
     fn new_space(&mut self) {
@@ -455,6 +473,21 @@ impl World {
             Op::Diff(snapshot, space) => self.compare_picked(snapshot, space),
             Op::DropSnapshot(snapshot) => self.drop_snapshot(snapshot),
             Op::Reclaim => self.host.memory().reclaim(),
+            Op::Migrate(space, place) => {
+                let space = self.space(space);
+                let at = VirtAddr(self.page(space, place) * PAGE);
+                if let Ok(shown) = self.host.translate(&self.spaces[space], at) {
+                    self.migrate(shown.frame);
+                }
+            }
+            Op::MigrateAny(pick) => {
+                let memory = self.host.memory();
+                let frames = (0..self.host.frames()).map(Frame);
+                let movable: Vec<Frame> = frames.filter(|frame| memory.frame_use(*frame).is_movable()).collect();
+                if !movable.is_empty() {
+                    self.migrate(movable[pick as usize % movable.len()]);
+                }
+            }
             Op::Audit(by) => self.audit(by),
         }
     }
@@ -663,4 +696,11 @@ fn difference(seen: &[u8], expected: &[u8]) -> String {
         Some(at) => format!("byte {at} is {:#x}, not {:#x}", seen[at], expected[at]),
         None => format!("{} bytes, not {}", seen.len(), expected.len()),
     }
+}
+
+/// How many slots refer to a frame.
+fn slots(memory: &Memory, frame: Frame) -> usize {
+    let mut count = 0;
+    memory.slots(frame, |_| count += 1);
+    count
 }

@@ -10,7 +10,10 @@ pub(super) const ROOT: &[(&str, Node)] = &[
     ("cpuinfo", Node::System(SystemFile::Cpuinfo)),
     ("devices", Node::System(SystemFile::Devices)),
     ("filesystems", Node::System(SystemFile::Filesystems)),
+    ("frames", Node::System(SystemFile::Frames)),
     ("interrupts", Node::System(SystemFile::Interrupts)),
+    ("kpagecount", Node::System(SystemFile::Kpagecount)),
+    ("kpageflags", Node::System(SystemFile::Kpageflags)),
     ("loadavg", Node::System(SystemFile::Loadavg)),
     ("meminfo", Node::System(SystemFile::Meminfo)),
     ("mounts", Node::MountsLink),
@@ -38,6 +41,7 @@ const SYS_FS: &[(&str, Node)] = &[
 ];
 
 const SYS_VM: &[(&str, Node)] = &[
+    ("compact_memory", Node::System(SystemFile::CompactMemory)),
     ("cow_pte", Node::System(SystemFile::CowPte)),
     ("max_map_count", Node::System(SystemFile::MaxMapCount)),
     ("mmap_min_addr", Node::System(SystemFile::MmapMinAddr)),

@@ -1,6 +1,8 @@
 //! `/proc`. Nothing is stored: names are found and texts made when they are looked at.
 
 mod entries;
+pub mod frames;
+mod kpage;
 mod listing;
 mod maps;
 mod mem;
@@ -22,9 +24,10 @@ use super::file::{Body, OpenFlags};
 use super::inode::{Attributes, Inode, Kind, mode};
 use super::superblock::{FsType, Superblock};
 use crate::errno::Errno;
+use kpage::{Kpage, KpageBody};
 use maps::{Form, MapsBody};
-use node::ProcessFile;
 pub use node::{Jump, Node};
+use node::{ProcessFile, SystemFile};
 use pagemap::PagemapBody;
 pub use status::ProcessorList;
 
@@ -66,6 +69,8 @@ pub fn open(node: &Node, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> {
             }
             Node::ProcessFile { pid, file: ProcessFile::Pagemap } => Ok(Box::new(PagemapBody::open(pid)?)),
             Node::ProcessFile { pid, file: ProcessFile::Mem } => Ok(Box::new(mem::MemBody::open(pid)?)),
+            Node::System(SystemFile::Kpagecount) => Ok(Box::new(KpageBody(Kpage::Count))),
+            Node::System(SystemFile::Kpageflags) => Ok(Box::new(KpageBody(Kpage::Flags))),
             node => Ok(Box::new(text::TextBody::new(node)?)),
         },
     }

@@ -89,11 +89,13 @@ fn set_cow_pte(pid: i32) -> Result<(), Errno> {
 /// Whether a file is a number that root may write.
 pub fn is_writable(file: SystemFile) -> bool {
     use SystemFile::{
-        CowPte, MaxMapCount, MmapMinAddr, OvercommitKbytes, OvercommitMemory, OvercommitRatio, UnprivilegedUserfaultfd,
+        CompactMemory, CowPte, MaxMapCount, MmapMinAddr, OvercommitKbytes, OvercommitMemory, OvercommitRatio,
+        UnprivilegedUserfaultfd,
     };
     matches!(
         file,
-        CowPte
+        CompactMemory
+            | CowPte
             | MaxMapCount
             | MmapMinAddr
             | OvercommitKbytes
@@ -130,6 +132,13 @@ pub fn write(file: SystemFile, text: &[u8]) -> Result<usize, Errno> {
     let written = number(text)?;
     let memory = mm::memory();
     match file {
+        // All of it, as Linux does it (`sysctl_compaction_handler`); no other number is taken.
+        SystemFile::CompactMemory => {
+            if written.int(i32::MIN, i32::MAX)? != 1 {
+                return Err(Errno::EINVAL);
+            }
+            memory.compact(u32::MAX);
+        }
         SystemFile::CowPte => set_cow_pte(written.int(i32::MIN, i32::MAX)?)?,
         SystemFile::MaxMapCount => memory.set_max_map_count(written.int(0, i32::MAX)? as u64),
         SystemFile::MmapMinAddr => {

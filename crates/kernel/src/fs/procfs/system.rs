@@ -9,7 +9,7 @@ use raw_cpuid::CpuId;
 use spin::Once;
 
 use super::node::SystemFile;
-use super::sysctl;
+use super::{frames, sysctl};
 use crate::arch::{self, PerCpu};
 use crate::fs::fdtable::MAX_FDS;
 use crate::fs::{mount, pipe, random};
@@ -87,6 +87,7 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
             let running = crate::process::all().iter().filter(|task| task.thread.state_letter() == 'R').count();
             text.put(format_args!("0.00 0.00 0.00 {}/{} {}\n", running, tree::count(), tree::last_pid()));
         }
+        SystemFile::Frames => frames::listing(&mut text),
         SystemFile::Meminfo => meminfo(&mut text),
         SystemFile::Stat => stat(&mut text),
         SystemFile::Swaps => text.bytes(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
@@ -109,6 +110,9 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
         }
         // To be written only, or shown already.
         SystemFile::SysrqTrigger
+        | SystemFile::CompactMemory
+        | SystemFile::Kpagecount
+        | SystemFile::Kpageflags
         | SystemFile::CowPte
         | SystemFile::MaxMapCount
         | SystemFile::MmapMinAddr
@@ -119,6 +123,7 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
         SystemFile::Vmstat => {
             let stats = mm::memory().stats();
             text.put(format_args!("nr_free_pages {}\nnr_page_table_pages {}\n", stats.free, stats.tables));
+            text.put(format_args!("pgmigrate_success {}\n", mm::memory().moved_frames()));
             let shootdowns = mm::shootdowns();
             let served: u64 = PerCpu::all().map(|cpu| cpu.memory.served()).sum();
             // The first three as Linux names them; the others tell how much interrupting that took.

@@ -4,6 +4,8 @@ use core::mem::offset_of;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use foldspace::addr::PAGE_SHIFT;
+
 use super::Signal;
 use crate::errno::Errno;
 use crate::mm::uaccess;
@@ -29,6 +31,8 @@ pub mod code {
     pub const BUS_ADRALN: i32 = 1;
     /// Past the end of what is mapped.
     pub const BUS_ADRERR: i32 = 2;
+    /// The memory has failed that the access needed.
+    pub const BUS_MCEERR_AR: i32 = 4;
     /// Integer divided by zero.
     pub const FPE_INTDIV: i32 = 1;
     /// Floating point: divided by zero.
@@ -115,6 +119,11 @@ impl SigInfo {
     /// Caused by an access or an instruction at `address`.
     pub fn fault(signal: Signal, code: i32, address: u64) -> SigInfo {
         SigInfo::new(signal, code, [address, 0, 0, 0])
+    }
+
+    /// The memory has failed that an access at `address` needed: all of its page (`si_addr_lsb`).
+    pub fn memory_failure(address: u64) -> SigInfo {
+        SigInfo::new(Signal::BUS, code::BUS_MCEERR_AR, [address, PAGE_SHIFT.into(), 0, 0])
     }
 
     /// Tells a parent about a child; times in clock ticks.
