@@ -1,19 +1,23 @@
 //! The page that all processes share: what the director wants, and what was done.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use foldspace_guest_measure::Shared;
 
 /// Numbers for all to see.
-pub struct Board(Shared);
+pub struct Board(Shared, Instant);
+
+/// How much later a failure may be noticed than it happened.
+const LATER: Duration = Duration::from_secs(10);
 
 /// The slots.
 #[derive(Clone, Copy)]
 #[repr(usize)]
 enum Slot {
     Stop,
-    /// Whether somebody has taken, or is taking, nearly all memory.
-    Scarce,
+    /// Until when there may be no memory for anybody, milliseconds since the start.
+    ScarceUntil,
     Operations,
     Refused,
     /// From here on the process numbers of the children, 0 where there is none.
@@ -26,7 +30,7 @@ pub const CHILDREN: usize = 32;
 impl Board {
     /// An empty one, shared with all processes that are forked afterwards.
     pub fn new() -> io::Result<Board> {
-        Shared::new().map(Board)
+        Shared::new().map(|page| Board(page, Instant::now()))
     }
 
     /// Whether all are to come to their end.
@@ -41,12 +45,21 @@ impl Board {
 
     /// Whether there may be no memory for anybody.
     pub fn is_scarce(&self) -> bool {
-        self.0.get(Slot::Scarce as usize) != 0
+        self.now() < self.0.get(Slot::ScarceUntil as usize)
     }
 
-    /// Says whether.
-    pub fn set_scarce(&self, scarce: u64) {
-        self.0.set(Slot::Scarce as usize, scarce);
+    /// Says that somebody is about to take nearly all memory, or all of it.
+    pub fn memory_goes(&self) {
+        self.0.set(Slot::ScarceUntil as usize, u64::MAX);
+    }
+
+    /// Says that it is there again. What failed for want of it may be noticed later.
+    pub fn memory_is_back(&self) {
+        self.0.set(Slot::ScarceUntil as usize, self.now() + LATER.as_millis() as u64);
+    }
+
+    fn now(&self) -> u64 {
+        self.1.elapsed().as_millis() as u64
     }
 
     /// Counts work that was done, and calls that were refused for want of memory.

@@ -50,7 +50,7 @@ pub fn run(length: Duration, seed: u64, only: Option<&str>) -> Result<(), String
         let pid = start(&board, kind, seed, &mut started)?;
         note(&KINDS[kind], &mut tallies[kind], sys::wait_for(pid).1, &board)?;
     }
-    let before = settled_free_kib(&board)?;
+    let before = settled_free_kib()?;
     let mut places = Vec::new();
     for (place, &kind) in PLACES.iter().filter(|kind| wanted(kind)).enumerate() {
         let pid = start(&board, kind, seed, &mut started)?;
@@ -75,7 +75,7 @@ pub fn run(length: Duration, seed: u64, only: Option<&str>) -> Result<(), String
     board.end();
     finish(&board, &mut places, &mut tallies)?;
     progress(begin, &board, &tallies);
-    let after = settled_free_kib(&board)?;
+    let after = settled_free_kib()?;
     println!("free memory at first {before} KiB, at the end {after} KiB");
     if after + KEPT_KIB < before {
         return Err(format!("{} KiB are missing", before - after));
@@ -115,7 +115,7 @@ fn note(kind: &Kind, tally: &mut Tally, end: End, board: &Board) -> Result<(), S
     }
     // Who took the memory says when it has given it back, unless it was killed.
     if kind.takes_memory {
-        board.set_scarce(0);
+        board.memory_is_back();
     }
     Ok(())
 }
@@ -152,8 +152,7 @@ fn progress(begin: Instant, board: &Board, tallies: &[Tally]) {
 }
 
 /// Free memory when what was freed has arrived: the highest of some looks, with processes that come and go in between.
-fn settled_free_kib(board: &Board) -> Result<u64, String> {
-    debug_assert!(!board.is_scarce());
+fn settled_free_kib() -> Result<u64, String> {
     let mut most = 0;
     for _ in 0..20 {
         let _ = process::in_child(|| Ok(()));

@@ -111,7 +111,11 @@ impl Item {
 impl Epoll {
     /// Adds a file. `EEXIST`; `ELOOP`: sets would watch each other in a circle, or too deeply.
     pub fn add(&self, fd: i32, file: &Arc<File>, watch: Watch) -> Result<(), Errno> {
-        if let Some(inner) = file.body.epoll()
+        /// Who puts a set into a set: two at once could make a circle that neither sees.
+        static NESTING: Mutex<()> = Mutex::new(());
+        let inner = file.body.epoll();
+        let _nesting = inner.map(|_| NESTING.lock());
+        if let Some(inner) = inner
             && inner.reaches(self, MAX_NESTING)?
         {
             return Err(Errno::ELOOP);

@@ -6,6 +6,9 @@ use super::{Life, tried};
 use crate::board::Board;
 use crate::sys::{End, wait_for};
 
+/// Status of a program whose loader has given up.
+const LOADER_FAILED: i32 = 127;
+
 pub fn work(board: &Board, seed: u64) -> Result<(), String> {
     let life = Life::new(board, seed);
     while life.goes_on() {
@@ -16,6 +19,8 @@ pub fn work(board: &Board, seed: u64) -> Result<(), String> {
             }
             Ok(Fork::Parent(child)) => match wait_for(child.pid()).1 {
                 End::Exited(0) => board.count(1, 0),
+                // Its loader says what it could not have.
+                End::Exited(LOADER_FAILED) if board.is_scarce() => board.count(0, 1),
                 // Beyond the point of no return there is no refusal: the process is killed.
                 End::Killed(libc::SIGKILL | libc::SIGSEGV) if board.is_scarce() => board.count(0, 1),
                 other => return Err(format!("a program ended with {other:?}")),

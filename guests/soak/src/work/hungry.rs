@@ -39,7 +39,7 @@ pub fn work(board: &Board, seed: u64) -> Result<(), String> {
         // Up to 16 MiB.
         _ => Appetite::Leaves(life.roll(17) * 256),
     };
-    board.set_scarce(1);
+    board.memory_goes();
     let mut taken = 0;
     // However long it takes: it is for the others that memory is to be scarce.
     while !board.is_over() {

@@ -392,7 +392,10 @@ impl Body for Socket {
     fn happened(&self, _file: &File) -> Happened {
         match self.link() {
             Some(link) => {
-                Happened { input: link.incoming.state.lock().inputs, output: link.outgoing.state.lock().outputs }
+                // One after the other: the peer's are these, the other way round.
+                let input = link.incoming.state.lock().inputs;
+                let output = link.outgoing.state.lock().outputs;
+                Happened { input, output }
             }
             None => Happened { input: self.end.inbox.state.lock().inputs, output: 0 },
         }
