@@ -40,7 +40,8 @@ fn put(process: &Process, address: u64, words: &[u64]) {
 #[test]
 fn each_address_is_set_by_its_option() {
     let process = with(&[Capability::Resource]);
-    let fields: [(u64, u64, fn(&Layout) -> VirtAddr); 11] = [
+    type Field = (u64, u64, fn(&Layout) -> VirtAddr);
+    let fields: [Field; 11] = [
         (END_CODE, 0x48_0000, |layout| layout.code.1),
         (START_CODE, 0x41_0000, |layout| layout.code.0),
         (START_DATA, 0x51_0000, |layout| layout.data.0),
