@@ -315,7 +315,7 @@ pub struct Replay {
 
 #[derive(Args)]
 pub struct Explore {
-    /// What `./x trace -- COMMAND` wrote, or a program inside (`run --snapshot FILE`); without, a short scene
+    /// What `./x trace -- COMMAND` wrote; without, a short scene
     #[arg(value_name = "FILE")]
     pub input: Option<PathBuf>,
 

@@ -34,15 +34,11 @@ pub fn explore(args: &args::Explore) -> Result<u8> {
     Ok(0)
 }
 
-/// A log of strace, or what `run --snapshot` wrote: that begins with a brace.
+/// A log of strace.
 fn from_file(path: &Path, args: &args::Explore) -> Result<Recording> {
     let name = path.display();
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
     let mut input = BufReader::new(file);
-    if input.fill_buf().with_context(|| format!("cannot read {name}"))?.first() == Some(&b'{') {
-        return record::from_snapshots(input)
-            .with_context(|| format!("{name} is no snapshot of `foldspace run --snapshot`"));
-    }
     let mut log = Log::new();
     let mut translator = Translator::new(Stores { per_area: args.stores, ..Stores::default() });
     let mut recorder = Recorder::new(Manager::new(MEMORY)?, args.first, args.steps);

@@ -1,7 +1,6 @@
 //! What the page is given: the trees of all processes after each step, as what has changed since the step before.
 
 use std::collections::BTreeMap;
-use std::io::BufRead;
 
 use anyhow::{Context, Result};
 use foldspace::AddressSpace;
@@ -209,28 +208,4 @@ impl Step {
             nodes_gone: old.nodes.keys().filter(|frame| !new.nodes.contains_key(frame)).copied().collect(),
         }
     }
-}
-
-/// One line of what `run --snapshot` writes: everything at a moment.
-#[derive(Deserialize)]
-struct Snapshot {
-    what: String,
-    spaces: BTreeMap<String, Space>,
-    nodes: BTreeMap<u32, Node>,
-}
-
-/// A guest's snapshots in their order.
-pub fn from_snapshots(input: impl BufRead) -> Result<Recording> {
-    let (mut old, mut steps) = (State::default(), Vec::new());
-    for line in input.lines() {
-        let snapshot: Snapshot = serde_json::from_str(&line?)?;
-        let pages = snapshot.nodes.values().flat_map(|node| &node.slots).filter(|run| run.2 == "page");
-        let mut frames: Vec<u32> = pages.flat_map(|run| run.3..run.3 + u32::from(run.1)).collect();
-        frames.sort_unstable();
-        frames.dedup();
-        let new = State { spaces: snapshot.spaces, nodes: snapshot.nodes, pages: frames.len() as u64 };
-        steps.push(Step::between(snapshot.what, &old, &new));
-        old = new;
-    }
-    Ok(Recording { source: "a program inside".to_owned(), steps })
 }
