@@ -205,6 +205,11 @@ fn make(
         if share(raw::CLONE_FILES) { task.files.share() } else { task.files.copy() },
         if share(raw::CLONE_FS) { task.fs.share() } else { task.fs.copy() },
     );
+    // The child of a fork has the area at the same address; a thread has to say where its own is.
+    let rseq = if share(raw::CLONE_VM) { None } else { *task.rseq.lock() };
+    if rseq.is_some() {
+        thread.inherit_watch(&task.thread);
+    }
     let clear_child_tid = if share(raw::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
     let (class, memory_policy) = (task.class.lock().inherited(), *task.memory_policy.lock());
     let (comm, credentials) = (*task.comm.lock(), task.credentials());
@@ -236,6 +241,7 @@ fn make(
             fs,
             signals: Mutex::new(signals),
             clear_child_tid: AtomicU64::new(clear_child_tid),
+            rseq: Mutex::new(rseq),
             robust_list: AtomicU64::new(0),
             futexes_released: AtomicBool::new(false),
             namespaces: Mutex::new(namespaces),

@@ -20,6 +20,7 @@ pub mod oom;
 pub mod policy;
 pub mod ptrace;
 pub mod restore_point;
+pub mod rseq;
 pub mod signal;
 pub mod slot;
 mod task;

@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 use foldspace::PageRange;
 use foldspace::space::{Difference, Snapshot};
 
-use super::Task;
 use super::signal::SigSet;
 use super::signal::state::AlternateStack;
+use super::{Task, rseq};
 use crate::arch::{FpuState, SegmentBases, TrapFrame};
 use crate::errno::Errno;
 use crate::mm::is_scarce;
@@ -92,6 +92,7 @@ pub fn go_back(task: &Arc<Task>, frame: &mut TrapFrame) -> Result<(), Errno> {
         signals.blocked = point.blocked;
         signals.alternate = point.alternate;
     }
+    rseq::memory_changed(task);
     task.notify();
     Ok(())
 }

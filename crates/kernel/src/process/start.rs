@@ -65,6 +65,7 @@ pub fn start_init() {
             fs: Slot::new(FsContext::new(fs::mount::root().clone())),
             signals: Mutex::new(TaskSignals::new(SigSet::EMPTY, AlternateStack::DISABLED)),
             clear_child_tid: AtomicU64::new(0),
+            rseq: Mutex::new(None),
             robust_list: AtomicU64::new(0),
             futexes_released: AtomicBool::new(false),
             namespaces: Mutex::new(Namespaces::first()),

@@ -60,6 +60,8 @@ pub struct Task {
     pub signals: Mutex<TaskSignals>,
     /// Where to write 0 and wake a futex when the thread ends (`set_tid_address`, `CLONE_CHILD_CLEARTID`); 0 for nowhere.
     pub clear_child_tid: AtomicU64,
+    /// What rseq(2) was told.
+    pub rseq: Mutex<Option<super::rseq::Registration>>,
     /// Head of the list of robust futexes; 0 for none.
     pub robust_list: AtomicU64,
     /// It ends and has let go of its futexes: nobody can wait for it to hand on a lock. Changed under the lock of the futexes.

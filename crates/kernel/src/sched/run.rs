@@ -10,7 +10,9 @@ use foldspace::AddressSpace;
 
 use super::idle;
 use super::list::{RunLink, TaskList};
-use super::thread::{DEAD, READY, RUNNING, Thread, WAITING, WAITING_UNINTERRUPTIBLE, WORK_RESCHEDULE, WORK_SIGNAL};
+use super::thread::{
+    DEAD, READY, RUNNING, Thread, WAITING, WAITING_UNINTERRUPTIBLE, WORK_RESCHEDULE, WORK_SIGNAL, WORK_SWITCHED,
+};
 use super::{place, timer};
 use crate::arch::{self, PerCpu, SegmentBases, TrapFrame, switch_context};
 use crate::process::{self, Task};
@@ -283,6 +285,9 @@ pub fn work_before_user(frame: &mut TrapFrame) {
     if work & WORK_RESCHEDULE != 0 {
         schedule();
     }
+    if work & WORK_SWITCHED != 0 {
+        with_current(|task| process::rseq::after_switch(task, frame));
+    }
     if work & WORK_SIGNAL != 0 {
         process::deliver_signals(frame);
     }
@@ -405,6 +410,7 @@ unsafe fn enter_thread(percpu: &PerCpu, thread: &Thread) {
     thread.cpu.store(percpu.number, Ordering::Relaxed);
     thread.on_cpu.store(true, Ordering::Release);
     thread.state.store(RUNNING, Ordering::Relaxed);
+    thread.expect_switch();
     // SAFETY: the stack and the work word live as long as the thread, which is current until the next call; nobody else touches the cells of a
     // thread that this processor has taken from its queue.
     unsafe {

@@ -27,6 +27,13 @@ pub(super) const DEAD: u8 = 4;
 pub(super) const WORK_SIGNAL: u32 = 1;
 /// Bit of [`Thread::work`]: the slice is over.
 pub(super) const WORK_RESCHEDULE: u32 = 2;
+/// Bit of [`Thread::work`]: it was switched from, and its program wants to know.
+pub(super) const WORK_SWITCHED: u32 = 4;
+
+/// In [`Thread::told`]: its program does not want to know where it runs.
+const NOT_ASKED: u32 = u32::MAX;
+/// In [`Thread::told`]: it wants to, and does not know yet.
+const TO_BE_TOLD: u32 = u32::MAX - 1;
 
 /// A kernel stack, and what is not on it while the thread does not run.
 pub struct Thread {
@@ -51,6 +58,8 @@ pub struct Thread {
     pub(super) affinity: AtomicU64,
     /// Its reference to itself, from its start to its end: what runs lives.
     pub(super) own: UnsafeCell<Option<Arc<Task>>>,
+    /// The processor that its program was told of last (rseq), or one of the two above.
+    told: AtomicU32,
     /// Nanoseconds that it has run.
     pub(super) runtime: AtomicU64,
     pub(super) run_link: UnsafeCell<Option<Arc<Task>>>,
@@ -86,6 +95,7 @@ impl Thread {
             cpu: AtomicUsize::new(PerCpu::current().number),
             affinity: AtomicU64::new(sched::try_with_current(|task| task.thread.affinity()).unwrap_or(u64::MAX)),
             own: UnsafeCell::new(None),
+            told: AtomicU32::new(NOT_ASKED),
             runtime: AtomicU64::new(0),
             run_link: UnsafeCell::new(None),
             wait_link: UnsafeCell::new(None),
@@ -184,6 +194,42 @@ impl Thread {
     /// The processor that it runs on or ran on last.
     pub fn processor(&self) -> usize {
         self.cpu.load(Ordering::Relaxed)
+    }
+
+    /// From now on, and first of all before the current thread goes to user mode, [`crate::process::rseq`] is asked after each switch.
+    pub fn watch_switches(&self) {
+        self.told.store(TO_BE_TOLD, Ordering::Relaxed);
+        self.work.fetch_or(WORK_SWITCHED, Ordering::Relaxed);
+    }
+
+    /// The end of that.
+    pub fn ignore_switches(&self) {
+        self.told.store(NOT_ASKED, Ordering::Relaxed);
+    }
+
+    /// The same as for `other`, whose memory this one has a copy of. Before it is spawned.
+    pub fn inherit_watch(&self, other: &Thread) {
+        self.told.store(other.told.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// The processor that its program was told of last.
+    pub fn processor_told(&self) -> Option<u32> {
+        match self.told.load(Ordering::Relaxed) {
+            NOT_ASKED | TO_BE_TOLD => None,
+            told => Some(told),
+        }
+    }
+
+    /// Notes what its program was told.
+    pub fn set_processor_told(&self, number: u32) {
+        self.told.store(number, Ordering::Relaxed);
+    }
+
+    /// The next time that it goes to user mode counts as after a switch.
+    pub fn expect_switch(&self) {
+        if self.told.load(Ordering::Relaxed) != NOT_ASKED {
+            self.work.fetch_or(WORK_SWITCHED, Ordering::SeqCst);
+        }
     }
 
     fn is_current(&self) -> bool {

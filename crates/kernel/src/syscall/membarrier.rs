@@ -7,6 +7,7 @@ use syscalls::Sysno;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::{self, Barrier};
+use crate::process::rseq;
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[(Sysno::membarrier, membarrier)];
@@ -20,9 +21,14 @@ const PRIVATE_EXPEDITED: u32 = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: u32 = 1 << 4;
 const PRIVATE_EXPEDITED_SYNC_CORE: u32 = 1 << 5;
 const REGISTER_PRIVATE_EXPEDITED_SYNC_CORE: u32 = 1 << 6;
+const PRIVATE_EXPEDITED_RSEQ: u32 = 1 << 7;
+const REGISTER_PRIVATE_EXPEDITED_RSEQ: u32 = 1 << 8;
 const GET_REGISTRATIONS: u32 = 1 << 9;
 
-/// All of them. Those about restartable sequences are not there, as on a Linux without these.
+/// `MEMBARRIER_CMD_FLAG_CPU`, for [`PRIVATE_EXPEDITED_RSEQ`]: one processor is enough. All are interrupted here.
+const FLAG_CPU: u32 = 1;
+
+/// All of them.
 const ALL: u32 = GLOBAL
     | GLOBAL_EXPEDITED
     | REGISTER_GLOBAL_EXPEDITED
@@ -30,11 +36,14 @@ const ALL: u32 = GLOBAL
     | REGISTER_PRIVATE_EXPEDITED
     | PRIVATE_EXPEDITED_SYNC_CORE
     | REGISTER_PRIVATE_EXPEDITED_SYNC_CORE
+    | PRIVATE_EXPEDITED_RSEQ
+    | REGISTER_PRIVATE_EXPEDITED_RSEQ
     | GET_REGISTRATIONS;
 
 fn membarrier(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [command, flags, ..] = ctx.args;
-    if flags as u32 != 0 {
+    let known = if command as u32 == PRIVATE_EXPEDITED_RSEQ { FLAG_CPU } else { 0 };
+    if flags as u32 & !known != 0 {
         return Err(Errno::EINVAL);
     }
     let registered = &ctx.task.process.membarrier;
@@ -54,7 +63,14 @@ fn membarrier(ctx: &mut SyscallContext<'_>) -> SysResult {
         PRIVATE_EXPEDITED_SYNC_CORE => {
             within(REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, Barrier::WithinForCode(space))?;
         }
-        REGISTER_GLOBAL_EXPEDITED | REGISTER_PRIVATE_EXPEDITED | REGISTER_PRIVATE_EXPEDITED_SYNC_CORE => {
+        PRIVATE_EXPEDITED_RSEQ => {
+            rseq::abort_others(ctx.task);
+            within(REGISTER_PRIVATE_EXPEDITED_RSEQ, Barrier::Within(space))?;
+        }
+        REGISTER_GLOBAL_EXPEDITED
+        | REGISTER_PRIVATE_EXPEDITED
+        | REGISTER_PRIVATE_EXPEDITED_SYNC_CORE
+        | REGISTER_PRIVATE_EXPEDITED_RSEQ => {
             registered.fetch_or(command as u32, Ordering::Relaxed);
         }
         GET_REGISTRATIONS => return Ok(registered.load(Ordering::Relaxed) as usize),

@@ -137,7 +137,8 @@ fn perform_again(task: &Arc<Task>, frame: &mut TrapFrame) {
 fn perform(task: &Arc<Task>, frame: &mut TrapFrame) {
     let number = frame.orig_rax;
     let args = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
-    let handler = usize::try_from(number).ok().and_then(|number| TABLE.get(number)).copied().unwrap_or(unknown);
+    // Of the register only the lower half counts (`do_syscall_64` of Linux's `arch/x86/entry/common.c`).
+    let handler = TABLE.get(number as u32 as usize).copied().unwrap_or(unknown);
     let mut context = SyscallContext { args, frame, task };
     let result = handler(&mut context);
     match result {

@@ -11,7 +11,7 @@ use crate::arch::{self, PerCpu};
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::credentials::CAP_SYS_NICE;
-use crate::process::{Pid, Process, Task, find, tree};
+use crate::process::{Pid, Process, Task, find, rseq as sequences, tree};
 use crate::sched;
 
 /// The calls of this file.
@@ -22,6 +22,7 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::getpriority, getpriority),
     (Sysno::setpriority, setpriority),
     (Sysno::getcpu, getcpu),
+    (Sysno::rseq, rseq),
 ];
 
 /// Bytes of the processor mask that the kernel works with.
@@ -117,5 +118,19 @@ fn getcpu(ctx: &mut SyscallContext<'_>) -> SysResult {
             uaccess::write(address, &value)?;
         }
     }
+    Ok(0)
+}
+
+/// rseq(2)
+fn rseq(ctx: &mut SyscallContext<'_>) -> SysResult {
+    /// `RSEQ_FLAG_UNREGISTER`.
+    const UNREGISTER: u32 = 1;
+    let [address, len, flags, signature, ..] = ctx.args;
+    let call = match flags as u32 {
+        0 => sequences::register,
+        UNREGISTER => sequences::unregister,
+        _ => return Err(Errno::EINVAL),
+    };
+    call(ctx.task, address, len as u32, signature as u32)?;
     Ok(0)
 }

@@ -26,7 +26,6 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::reboot, reboot),
     (Sysno::getrandom, getrandom),
     // What is known and not here: programs ask and go on without.
-    (Sysno::rseq, |_| Err(Errno::ENOSYS)),
     // Protection keys: none, as on a processor without them.
     (Sysno::pkey_alloc, |ctx| {
         Err(if ctx.args[0] == 0 && ctx.args[1] & !3 == 0 { Errno::ENOSPC } else { Errno::EINVAL })

@@ -1,37 +1,55 @@
-//! Local sockets (unix(7)): connected pairs, names in the file system and abstract ones, streams, packets and datagrams. Other families are not here.
+//! Sockets: local ones (unix(7)), with connected pairs, names in the file system and abstract ones, streams, packets and datagrams; and those of the internet
+//! families within this machine ([`inet`]).
 //!
+//! - [`body`]: a socket as a file.
 //! - [`channel`]: one direction between two sockets, or what comes to a socket for datagrams.
 //! - [`names`]: who is reached by which name.
 //!
 //! A connected stream is two channels. A socket that listens keeps the other ends of connections until they are accepted.
 
+mod body;
 pub mod channel;
+pub mod inet;
 pub mod names;
+pub mod options;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::sync::Arc;
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::sync::Mutex;
 
-pub use self::channel::{CAPACITY, Manner, Received, Style};
+pub use self::channel::{CAPACITY, Manner, Parcel, Received, Style};
 use self::channel::{Channel, Name};
+use self::inet::Inet;
 use self::names::Bound;
+use self::options::Options;
 use super::dentry::Dentry;
-use super::file::{Body, File, Happened, OpenFlags, Ready};
+use super::file::{File, OpenFlags};
 use super::inode::{Attributes, Inode, Kind};
 use super::io::{Sink, Supply};
 use super::{poll, superblock};
 use crate::errno::Errno;
-use crate::mm::uaccess;
-use crate::process::{Pid, Task};
+use crate::process::Pid;
 use crate::sched::{self, WaitQueue};
 use crate::syscall::SysResult;
 
-/// Who made a socket (`SO_PEERCRED`).
-#[derive(Clone, Copy, Debug)]
+/// What kind of addresses a socket has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// `AF_UNIX`.
+    Local,
+    /// `AF_INET`.
+    V4,
+    /// `AF_INET6`.
+    V6,
+}
+
+/// Who made a socket (`SO_PEERCRED`), or sends something (`SCM_CREDENTIALS`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
     /// Process.
     pub pid: Pid,
@@ -42,7 +60,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    fn current() -> Owner {
+    /// The current task.
+    pub fn current() -> Owner {
         sched::with_current(|task| {
             let credentials = task.credentials();
             Owner { pid: task.tgid, uid: credentials.euid, gid: credentials.egid }
@@ -69,6 +88,9 @@ struct Backlog {
 /// The part of a socket that others reach.
 pub struct Endpoint {
     style: Style,
+    family: Family,
+    /// What the internet families have besides.
+    inet: Option<Inet>,
     owner: Owner,
     name: Mutex<Name>,
     /// What is sent to it by name: datagrams.
@@ -79,9 +101,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    fn new(style: Style) -> Arc<Endpoint> {
+    fn new(family: Family, style: Style) -> Arc<Endpoint> {
         Arc::new(Endpoint {
             style,
+            family,
+            inet: (family != Family::Local).then(Inet::default),
             owner: Owner::current(),
             name: Mutex::new(Name::from([])),
             inbox: Channel::new(),
@@ -92,7 +116,15 @@ impl Endpoint {
 
     /// Its name now.
     pub fn name(&self) -> Name {
-        self.name.lock().clone()
+        match &self.inet {
+            Some(inet) => inet::name(self.family, *inet.address.lock()),
+            None => self.name.lock().clone(),
+        }
+    }
+
+    /// Whether it listens.
+    fn is_listening(&self) -> bool {
+        self.backlog.lock().is_some()
     }
 
     fn announce(&self) {
@@ -106,9 +138,18 @@ pub struct Socket {
     end: Arc<Endpoint>,
     link: Mutex<Option<Link>>,
     /// Its name, as long as it has it.
-    bound: Mutex<Option<Bound>>,
+    bound: Mutex<Option<Held>>,
+    /// What it was told besides.
+    pub options: Options,
     /// Nobody accepted it: the other side is to know.
     abandoned: AtomicBool,
+}
+
+/// What makes others find a socket.
+#[expect(dead_code, reason = "held for what dropping them does")]
+enum Held {
+    Name(Bound),
+    Port(inet::ports::Held),
 }
 
 /// Which directions `shutdown` ends.
@@ -125,18 +166,24 @@ pub enum Shutdown {
 fn open(end: Arc<Endpoint>, link: Option<Link>, flags: OpenFlags) -> Arc<File> {
     let inode = Inode::new(superblock::sockets(), Kind::Socket, Attributes::new(0o777));
     let dentry = Dentry::nowhere(format!("socket:[{}]", inode.number).into_bytes(), inode);
-    let socket = Socket { end, link: Mutex::new(link), bound: Mutex::new(None), abandoned: AtomicBool::new(false) };
+    let socket = Socket {
+        end,
+        link: Mutex::new(link),
+        bound: Mutex::new(None),
+        options: Options::default(),
+        abandoned: AtomicBool::new(false),
+    };
     File::new(dentry, flags | OpenFlags::READ_WRITE, Box::new(socket))
 }
 
 /// One that is connected to nothing. `flags` may hold NON_BLOCKING.
-pub fn create(style: Style, flags: OpenFlags) -> Arc<File> {
-    open(Endpoint::new(style), None, flags)
+pub fn create(family: Family, style: Style, flags: OpenFlags) -> Arc<File> {
+    open(Endpoint::new(family, style), None, flags)
 }
 
-/// Two ends, connected. `flags` may hold NON_BLOCKING.
+/// Two local ends, connected. `flags` may hold NON_BLOCKING.
 pub fn pair(style: Style, flags: OpenFlags) -> (Arc<File>, Arc<File>) {
-    let (first, second) = (Endpoint::new(style), Endpoint::new(style));
+    let (first, second) = (Endpoint::new(Family::Local, style), Endpoint::new(Family::Local, style));
     let (there, back) = match style {
         Style::Datagrams => (second.inbox.clone(), first.inbox.clone()),
         _ => (Channel::new(), Channel::new()),
@@ -151,6 +198,16 @@ impl Socket {
     /// How reads keep to writes.
     pub fn style(&self) -> Style {
         self.end.style
+    }
+
+    /// Its kind of addresses.
+    pub fn family(&self) -> Family {
+        self.end.family
+    }
+
+    /// What it has besides if it is of the internet families.
+    pub fn inet(&self) -> Option<&Inet> {
+        self.end.inet.as_ref()
     }
 
     /// Its own name.
@@ -169,12 +226,15 @@ impl Socket {
 
     /// Whether it listens.
     pub fn is_listening(&self) -> bool {
-        self.end.backlog.lock().is_some()
+        self.end.is_listening()
     }
 
     /// The other side's name: `ENOTCONN`.
     pub fn peer_name(&self) -> Result<Name, Errno> {
         let link = self.link().ok_or(Errno::ENOTCONN)?;
+        if let Some(inet) = self.inet() {
+            return Ok(inet::name(self.family(), *inet.peer.lock()));
+        }
         Ok(link.peer.map_or_else(|| Name::from([]), |peer| peer.name()))
     }
 
@@ -189,7 +249,7 @@ impl Socket {
         if bound.is_some() {
             return Err(Errno::EINVAL);
         }
-        *bound = Some(register(&self.end)?);
+        *bound = Some(Held::Name(register(&self.end)?));
         *self.end.name.lock() = name;
         Ok(())
     }
@@ -201,6 +261,9 @@ impl Socket {
         }
         if self.end.name().is_empty() || self.is_connected() {
             return Err(Errno::EINVAL);
+        }
+        if let Some(inet) = self.inet() {
+            self.prepare_to_listen(inet)?;
         }
         match &mut *self.end.backlog.lock() {
             Some(backlog) => backlog.most = most,
@@ -234,6 +297,16 @@ impl Socket {
         if self.is_connected() {
             return Err(Errno::EISCONN);
         }
+        self.join(peer, manner, None)
+    }
+
+    /// Makes a connection to one that listens. With the two addresses, this one's first, if they have any.
+    fn join(
+        &self,
+        peer: &Arc<Endpoint>,
+        manner: Manner,
+        addresses: Option<(SocketAddr, SocketAddr)>,
+    ) -> Result<(), Errno> {
         let (there, back) = (Channel::new(), Channel::new());
         // Made before there is room for it: nothing may be made under the lock of the backlog.
         let accepted = Link {
@@ -242,8 +315,11 @@ impl Socket {
             peer: Some(self.end.clone()),
             owner: Owner::current(),
         };
-        let server = Endpoint::new(self.style());
-        *server.name.lock() = peer.name();
+        let server = Endpoint::new(peer.family, self.style());
+        match addresses {
+            Some((own, other)) => inet::streams::place(&server, other, own),
+            None => *server.name.lock() = peer.name(),
+        }
         let mut file = Some(open(server, Some(accepted), OpenFlags::empty()));
         let mut attempt = || {
             let mut backlog = peer.backlog.lock();
@@ -257,7 +333,7 @@ impl Socket {
         match attempt() {
             Some(result) => result,
             None if manner.non_blocking => Err(Errno::EAGAIN),
-            None => peer.changed.wait_until(attempt)?,
+            None => manner.wait(&peer.changed, attempt)?,
         }?;
         let link = Link { incoming: back, outgoing: there, peer: Some(peer.clone()), owner: peer.owner };
         *self.link.lock() = Some(link);
@@ -269,6 +345,9 @@ impl Socket {
     pub fn disconnect(&self) {
         let link = self.link.lock().take();
         drop(link);
+        if let Some(inet) = self.inet() {
+            *inet.peer.lock() = None;
+        }
     }
 
     /// The next connection. `EOPNOTSUPP` for datagrams; `EINVAL`: it does not listen. `EAGAIN`, `ERESTARTSYS`.
@@ -283,7 +362,7 @@ impl Socket {
         let file = match attempt() {
             Some(result) => result,
             None if manner.non_blocking => Err(Errno::EAGAIN),
-            None => self.end.changed.wait_until(attempt)?,
+            None => manner.wait(&self.end.changed, attempt)?,
         }?;
         self.end.announce();
         Ok(file)
@@ -291,24 +370,41 @@ impl Socket {
 
     /// Reads (`recv`).
     pub fn receive(&self, manner: Manner, out: &mut dyn Sink) -> Result<Received, Errno> {
+        if let Some(inet) = self.inet() {
+            inet.take_error()?;
+        }
         let incoming = match (self.link(), self.style()) {
             (Some(link), _) => link.incoming,
             (None, Style::Datagrams) => self.end.inbox.clone(),
             (None, Style::Packets) => return Err(Errno::ENOTCONN),
+            (None, Style::Stream) if self.inet().is_some() => return Err(Errno::ENOTCONN),
             (None, Style::Stream) => return Err(Errno::EINVAL),
         };
         incoming.read(self.style(), manner, out)
     }
 
     /// Writes (`send`): to what it is connected to, or a datagram to `target`.
-    pub fn send(&self, manner: Manner, from: &mut dyn Supply, target: Option<&Arc<Endpoint>>) -> SysResult {
+    pub fn send(
+        &self,
+        manner: Manner,
+        from: &mut dyn Supply,
+        target: Option<&Arc<Endpoint>>,
+        parcel: Parcel,
+    ) -> SysResult {
+        if let Some(inet) = self.inet() {
+            if self.style() == Style::Datagrams {
+                return self.send_datagram(inet, manner, from, None);
+            }
+            inet.take_error()?;
+        }
         let outgoing = match (target, self.link()) {
             (Some(target), _) if target.style != self.style() => return Err(Errno::EPROTOTYPE),
             (Some(target), _) => target.inbox.clone(),
             (None, Some(link)) => link.outgoing,
+            (None, None) if self.inet().is_some() => return Err(channel::broken_pipe(manner)),
             (None, None) => return Err(Errno::ENOTCONN),
         };
-        let sent = outgoing.write(self.style(), manner, from, &self.name());
+        let sent = outgoing.write(self.style(), manner, from, parcel);
         // Nobody reads there any more.
         match (sent, self.style()) {
             (Err(Errno::EPIPE), Style::Datagrams) => Err(Errno::ECONNREFUSED),
@@ -316,15 +412,29 @@ impl Socket {
         }
     }
 
-    /// shutdown(2). One that is not connected has nobody to tell.
-    pub fn shut_down(&self, what: Shutdown) {
-        let Some(link) = self.link() else { return };
+    /// shutdown(2). A local one that is not connected has nobody to tell; who waits for connections gets none any more.
+    ///
+    /// # Errors
+    /// `ENOTCONN`: one of the internet families.
+    pub fn shut_down(&self, what: Shutdown) -> Result<(), Errno> {
+        if self.is_listening() && what != Shutdown::Write {
+            let backlog = self.end.backlog.lock().take();
+            drop(backlog);
+            self.end.announce();
+            return Ok(());
+        }
+        let Some(link) = self.link() else {
+            return if self.inet().is_some() { Err(Errno::ENOTCONN) } else { Ok(()) };
+        };
         if what != Shutdown::Write {
-            link.incoming.close(|state| state.no_reader = true);
+            // The other side of a connection over a network does not learn of this.
+            let quiet = self.inet().is_some();
+            link.incoming.close(|state| if quiet { state.shut = true } else { state.no_reader = true });
         }
         if what != Shutdown::Read && self.style() != Style::Datagrams {
             link.outgoing.close(|state| state.no_writer = true);
         }
+        Ok(())
     }
 }
 
@@ -347,77 +457,14 @@ impl Drop for Socket {
                 let unread = !link.incoming.state.lock().messages.is_empty();
                 link.outgoing.state.lock().reset = unread || self.abandoned.load(Ordering::Relaxed);
             }
-            self.shut_down(Shutdown::Both);
+            // Both directions end, whatever is still in them.
+            if let Some(link) = self.link() {
+                link.incoming.close(|state| state.no_reader = true);
+                if self.style() != Style::Datagrams {
+                    link.outgoing.close(|state| state.no_writer = true);
+                }
+            }
         }
         self.end.announce();
-    }
-}
-
-impl Body for Socket {
-    fn read(&self, file: &File, _at: Option<u64>, out: &mut dyn Sink) -> SysResult {
-        let manner = Manner { non_blocking: file.non_blocking(), ..Manner::default() };
-        Ok(self.receive(manner, out)?.bytes)
-    }
-
-    fn write(&self, file: &File, _at: Option<u64>, from: &mut dyn Supply) -> SysResult {
-        if from.remaining() == 0 && self.style() == Style::Stream && self.is_connected() {
-            return Ok(0);
-        }
-        self.send(Manner { non_blocking: file.non_blocking(), ..Manner::default() }, from, None)
-    }
-
-    fn ready(&self, _file: &File) -> Ready {
-        let mut ready = Ready::empty();
-        if let Some(backlog) = &*self.end.backlog.lock() {
-            ready.set(Ready::READABLE, !backlog.waiting.is_empty());
-            return ready;
-        }
-        let Some(link) = self.link() else {
-            let waiting = !self.end.inbox.state.lock().messages.is_empty();
-            ready.set(Ready::READABLE, waiting);
-            ready.set(Ready::HANG_UP, self.style() != Style::Datagrams);
-            return ready | Ready::WRITABLE;
-        };
-        let incoming = link.incoming.state.lock();
-        ready.set(Ready::READABLE, !incoming.messages.is_empty() || incoming.no_writer || incoming.no_reader);
-        let gone = incoming.no_writer;
-        ready.set(Ready::READ_HANG_UP, incoming.no_writer || incoming.no_reader);
-        drop(incoming);
-        let outgoing = link.outgoing.state.lock();
-        ready.set(Ready::WRITABLE, outgoing.len < CAPACITY);
-        ready.set(Ready::HANG_UP, gone && (outgoing.no_reader || outgoing.no_writer));
-        ready
-    }
-
-    fn happened(&self, _file: &File) -> Happened {
-        match self.link() {
-            Some(link) => {
-                // One after the other: the peer's are these, the other way round.
-                let input = link.incoming.state.lock().inputs;
-                let output = link.outgoing.state.lock().outputs;
-                Happened { input, output }
-            }
-            None => Happened { input: self.end.inbox.state.lock().inputs, output: 0 },
-        }
-    }
-
-    fn ioctl(&self, _task: &Task, _file: &File, request: u32, argument: u64) -> SysResult {
-        if request != linux_raw_sys::ioctl::FIONREAD {
-            return Err(Errno::ENOTTY);
-        }
-        let incoming = self.link().map_or_else(|| self.end.inbox.clone(), |link| link.incoming);
-        let available = {
-            let state = incoming.state.lock();
-            match self.style() {
-                Style::Stream | Style::Packets => state.len,
-                Style::Datagrams => state.messages.front().map_or(0, |message| message.bytes.len()),
-            }
-        };
-        uaccess::write(argument, &(available as i32))?;
-        Ok(0)
-    }
-
-    fn socket(&self) -> Option<&Socket> {
-        Some(self)
     }
 }

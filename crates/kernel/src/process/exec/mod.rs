@@ -22,7 +22,7 @@ use super::futex::Leaving;
 use super::signal::SigSet;
 use super::signal::state::AlternateStack;
 use super::timer::posix;
-use super::{Pid, Task, ptrace, restore_point, tree};
+use super::{Pid, Task, ptrace, restore_point, rseq, tree};
 use crate::arch::{FpuState, SegmentBases, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::{self, ExecFile};
@@ -202,6 +202,7 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
     release_memory(task, Leaving::Exec);
     posix::delete_all(&task.process);
     restore_point::forget(task);
+    rseq::forget(task);
     task.set_space(program.space);
 
     task.files.unshare();

@@ -26,12 +26,16 @@ use super::image::Image;
 use crate::arch::cpu::{Features, features};
 use crate::errno::Errno;
 use crate::process::credentials::Credentials;
+use crate::process::rseq;
 use crate::process::signal::frame::MINIMUM_STACK;
 use crate::process::usage::TICKS_PER_SECOND;
 
 /// What the stack has beyond its strings from the start (`setup_arg_pages`).
 const HEADROOM: u64 = 128 << 10;
 const PLATFORM: &[u8] = b"x86_64\0";
+/// `AT_RSEQ_FEATURE_SIZE` and `AT_RSEQ_ALIGN` (`linux/auxvec.h`).
+const AT_RSEQ_FEATURE_SIZE: u32 = 27;
+const AT_RSEQ_ALIGN: u32 = 28;
 /// `AT_HWCAP2`: programs may use `rdfsbase` and its like.
 const HWCAP2_FSGSBASE: u64 = 1 << 1;
 
@@ -109,7 +113,7 @@ pub fn build(space: &AddressSpace, arguments: &Arguments, facts: &Facts<'_>, lim
 }
 
 /// Key and value of each entry, the terminator last, in Linux's order (`create_elf_tables`).
-fn auxiliary_vector(facts: &Facts<'_>, execfn: u64, platform: u64, random: u64) -> [[u64; 2]; 20] {
+fn auxiliary_vector(facts: &Facts<'_>, execfn: u64, platform: u64, random: u64) -> [[u64; 2]; 22] {
     let Facts { image, credentials, .. } = facts;
     let hwcap2 = if features().contains(Features::FSGSBASE) { HWCAP2_FSGSBASE } else { 0 };
     [
@@ -130,6 +134,8 @@ fn auxiliary_vector(facts: &Facts<'_>, execfn: u64, platform: u64, random: u64) 
         (aux::AT_SECURE, u64::from(facts.secure)),
         (aux::AT_RANDOM, random),
         (aux::AT_HWCAP2, hwcap2),
+        (AT_RSEQ_FEATURE_SIZE, rseq::FEATURE_SIZE),
+        (AT_RSEQ_ALIGN, rseq::ALIGNMENT),
         (aux::AT_EXECFN, execfn),
         (aux::AT_PLATFORM, platform),
         (aux::AT_NULL, 0),

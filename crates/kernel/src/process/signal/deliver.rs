@@ -14,7 +14,7 @@ use crate::arch::{FpuState, TrapFrame};
 use crate::errno::Errno;
 use crate::process::exit::{ExitStatus, exit_thread};
 use crate::process::ptrace::{TRACED, TRAP};
-use crate::process::{Task, exec, fault, ptrace, timer, tree};
+use crate::process::{Task, exec, fault, ptrace, rseq, timer, tree};
 use crate::sched;
 
 /// Bytes of the instruction `syscall`.
@@ -195,6 +195,7 @@ fn default(task: &Arc<Task>, info: &SigInfo) {
 /// Sends the task into a handler.
 fn handle(task: &Arc<Task>, frame: &mut TrapFrame, fpu: &mut FpuState, action: &Action, info: &SigInfo) {
     let signal = info.signal();
+    rseq::before_handler(task, frame);
     let mask = {
         let mut signals = task.signals.lock();
         signals.forced = signals.forced.without(SigSet::EMPTY.with(signal));

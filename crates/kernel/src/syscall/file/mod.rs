@@ -245,7 +245,7 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::pselect6, |c| {
         polling::pselect6(c.task, c.args[0] as i32, [c.args[1], c.args[2], c.args[3]], c.args[4], c.args[5])
     }),
-    // Sockets: connected pairs.
+    // Sockets.
     (Sysno::socketpair, |c| {
         sockets::socketpair(c.task, c.args[0] as u32, c.args[1] as u32, c.args[2] as u32, c.args[3])
     }),
@@ -265,6 +265,10 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     }),
     (Sysno::sendmsg, |c| sockets::sendmsg(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32)),
     (Sysno::recvmsg, |c| sockets::recvmsg(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32)),
+    (Sysno::sendmmsg, |c| sockets::sendmmsg(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32, c.args[3] as u32)),
+    (Sysno::recvmmsg, |c| {
+        sockets::recvmmsg(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32, c.args[3] as u32, c.args[4])
+    }),
     (Sysno::shutdown, |c| sockets::shutdown(c.task, c.args[0] as i32, c.args[1] as u32)),
     (Sysno::getsockopt, |c| {
         sockets::getsockopt(c.task, c.args[0] as i32, c.args[1] as u32, c.args[2] as u32, c.args[3], c.args[4])
