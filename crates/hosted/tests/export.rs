@@ -7,7 +7,9 @@ use foldspace::addr::PAGE_SIZE;
 use foldspace::space::{MapRequest, Placement, Snapshot};
 use foldspace::vma::{Backing, Name, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
-use foldspace_hosted::export::{ExportError, Mark, export, export_difference, import, import_difference};
+use foldspace_hosted::export::{
+    ExportError, Mark, difference_to_bytes, export, export_difference, import, import_difference, to_bytes,
+};
 use foldspace_hosted::{Guest, Host, Permissions};
 
 const AT: u64 = 0x10_0000;
@@ -106,6 +108,40 @@ fn a_snapshot_and_a_difference_come_back_on_another_machine() {
     let stranger = host.guest().unwrap().snapshot().unwrap();
     let refused = export_difference(&base, mark, &stranger, &files.path("never"));
     assert!(matches!(refused, Err(ExportError::NotRelated)) && !files.path("never").exists());
+}
+
+#[test]
+fn a_difference_holds_the_pages_that_differ_and_no_others() {
+    let host = Host::new(32 << 20).unwrap();
+    let guest = host.guest().unwrap();
+    guest.map(AT, PAGES * PAGE_SIZE, Permissions::READ_WRITE).unwrap();
+    let mut noise = 1_u32;
+    for page in 0..PAGES {
+        let mut content = [0; PAGE_SIZE as usize];
+        for byte in &mut content {
+            noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *byte = (noise >> 24) as u8;
+        }
+        guest.write(AT + page * PAGE_SIZE, &content);
+    }
+    let base = guest.snapshot().unwrap();
+    let (all, mark) = to_bytes(&base).unwrap();
+    // The area becomes three: all of its pages are mapped anew, two differ, one is a guard, one is gone.
+    guest.space().set_name(range(100, 50), Name::new(b"named")).unwrap();
+    guest.write(AT + 7 * PAGE_SIZE, b"differs");
+    guest.write(AT + 120 * PAGE_SIZE, b"differs");
+    guest.space().guard_install(range(200, 1)).unwrap();
+    guest.space().discard(range(300, 1)).unwrap();
+    let later = guest.snapshot().unwrap();
+    let (difference, _) = difference_to_bytes(&base, mark, &later).unwrap();
+    let two = 2 * PAGE_SIZE as usize;
+    assert!((two..two + 1000).contains(&difference.len()), "{} bytes of {}", difference.len(), all.len());
+
+    let other = Host::new(32 << 20).unwrap();
+    let (here, here_mark) = import(&other, &all).unwrap();
+    let (now, _) = import_difference(&here.snapshot().unwrap(), here_mark, &difference).unwrap();
+    assert_equal(&now, later.space());
+    other.memory().check(&[&here, &now], &[]).unwrap();
 }
 
 #[test]

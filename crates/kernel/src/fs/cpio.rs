@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 
-use cpio_reader::Entry;
+use foldspace_image::archive::{self, Entry, FileId};
 
 use super::dentry::Dentry;
 use super::inode::{Attributes, DeviceNumber, Inode, Kind, Timestamp, mode};
@@ -12,28 +12,18 @@ use super::regular::Regular;
 use super::{mount, tree};
 use crate::errno::Errno;
 
-/// Tells links to one file from files: device and inode in the archive.
-type FileId = (u32, u32, u32);
-
-fn id(entry: &Entry<'_>) -> FileId {
-    (entry.devmajor().unwrap_or(0), entry.devminor().unwrap_or(0), entry.ino())
-}
-
 /// Unpacks the archive into the root and mounts `/dev` and `/proc`. What cannot be unpacked is logged and left out.
 pub fn init_from_cpio(archive: &'static [u8]) {
-    // Of several links to one file only the last carries the content.
-    let mut linked_content: BTreeMap<FileId, &'static [u8]> = BTreeMap::new();
-    for entry in cpio_reader::iter_files(archive).filter(|entry| entry.nlink() > 1 && !entry.file().is_empty()) {
-        linked_content.insert(id(&entry), entry.file());
-    }
     let mut linked: BTreeMap<FileId, Arc<Dentry>> = BTreeMap::new();
     let mut count = 0usize;
-    for entry in cpio_reader::iter_files(archive) {
-        let content = linked_content.get(&id(&entry)).copied().filter(|_| entry.nlink() > 1).unwrap_or(entry.file());
-        if let Err(error) = unpack(&entry, content, &mut linked) {
-            log::warn!("initrd: {}: {error:?}", entry.name());
+    for entry in archive::entries(archive) {
+        if let Err(error) = unpack(&entry, &mut linked) {
+            log::warn!("initrd: {}: {error:?}", entry.header().name());
         }
         count += 1;
+    }
+    if !archive::is_whole(archive) {
+        log::warn!("initrd: damaged after {count} entries");
     }
     log::debug!("initrd: {count} entries");
     if let Err(error) = mount::mount_standard() {
@@ -41,13 +31,12 @@ pub fn init_from_cpio(archive: &'static [u8]) {
     }
 }
 
-fn unpack(entry: &Entry<'_>, content: &'static [u8], linked: &mut BTreeMap<FileId, Arc<Dentry>>) -> Result<(), Errno> {
-    let path = entry.name().as_bytes();
-    let mut components = path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".").peekable();
+fn unpack(entry: &Entry<'static>, linked: &mut BTreeMap<FileId, Arc<Dentry>>) -> Result<(), Errno> {
+    let mut components = entry.components().peekable();
     let mut directory = mount::root().clone();
     while let Some(name) = components.next() {
         if components.peek().is_none() {
-            return unpack_one(entry, content, &directory, name, linked);
+            return unpack_one(entry, &directory, name, linked);
         }
         directory = match directory.child(name) {
             Ok(child) if child.inode.is_directory() => child,
@@ -59,28 +48,29 @@ fn unpack(entry: &Entry<'_>, content: &'static [u8], linked: &mut BTreeMap<FileI
         };
     }
     // The root itself.
-    mount::root().inode.attributes.lock().permissions = entry.mode().bits() & mode::PERMISSIONS;
+    mount::root().inode.attributes.lock().permissions = entry.header().mode().bits() & mode::PERMISSIONS;
     Ok(())
 }
 
 fn unpack_one(
-    entry: &Entry<'_>,
-    content: &'static [u8],
+    entry: &Entry<'static>,
     directory: &Arc<Dentry>,
     name: &[u8],
     linked: &mut BTreeMap<FileId, Arc<Dentry>>,
 ) -> Result<(), Errno> {
-    let bits = entry.mode().bits();
+    let (header, content) = (entry.header(), entry.content());
+    let bits = header.mode().bits();
     let superblock = &mount::root().inode.superblock;
-    let time = Timestamp::new(entry.mtime() as i64, 0);
+    let time = Timestamp::new(header.mtime() as i64, 0);
     let attributes = Attributes {
         accessed: time,
         modified: time,
         changed: time,
-        ..Attributes::new(bits).owned_by((entry.uid(), entry.gid()))
+        ..Attributes::new(bits).owned_by((header.uid(), header.gid()))
     };
-    let number = DeviceNumber::new(entry.rdevmajor().unwrap_or(0), entry.rdevminor().unwrap_or(0));
-    if let Some(first) = linked.get(&id(entry)).filter(|_| entry.nlink() > 1 && bits & mode::S_IFMT == mode::S_IFREG) {
+    let number = DeviceNumber::new(header.rdevmajor().unwrap_or(0), header.rdevminor().unwrap_or(0));
+    let link = entry.link().filter(|_| bits & mode::S_IFMT == mode::S_IFREG);
+    if let Some(first) = link.and_then(|link| linked.get(&link)) {
         return tree::link(first, directory, name);
     }
     if bits & mode::S_IFMT == mode::S_IFDIR
@@ -103,8 +93,8 @@ fn unpack_one(
         };
         Ok(Inode::new(superblock, kind, attributes))
     })?;
-    if entry.nlink() > 1 && dentry.inode.regular().is_some() {
-        linked.insert(id(entry), dentry);
+    if let Some(link) = link {
+        linked.insert(link, dentry);
     }
     Ok(())
 }

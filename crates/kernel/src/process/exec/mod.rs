@@ -3,7 +3,6 @@
 //! The new address space is built completely before anything of the old program is given up, so a failure leaves the caller as it was.
 
 pub mod arguments;
-mod image;
 mod script;
 mod stack;
 
@@ -14,6 +13,7 @@ use core::sync::atomic::Ordering;
 use foldspace::addr::USER_END;
 use foldspace::space::Layout;
 use foldspace::{AddressSpace, VirtAddr};
+use foldspace_image::{Base, Headers, PIE_BASE, PIE_HEAP};
 use linux_raw_sys::general as raw;
 
 use super::credentials::Credentials;
@@ -28,7 +28,6 @@ use crate::errno::Errno;
 use crate::fs::{self, ExecFile};
 use crate::mm::memory;
 use arguments::Arguments;
-use image::{Base, Headers, PIE_BASE, PIE_HEAP};
 use script::Script;
 
 /// Gaps are searched downwards from here: room for the stack above, no randomisation (Linux's `mmap_base`).
@@ -83,11 +82,11 @@ pub fn execute(
 /// Everything that can fail.
 fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Arguments) -> Result<Program, Errno> {
     let (file, arguments) = resolve_scripts(task, file, filename, arguments)?;
-    let headers = Headers::read(&file)?;
-    let interpreter = match headers.interpreter(&file)? {
+    let headers = Headers::read(&file.object)?;
+    let interpreter = match headers.interpreter(&file.object)? {
         Some(path) => {
             let file = open(task, &path)?;
-            let headers = Headers::read(&file).map_err(|_| Errno::ELIBBAD)?;
+            let headers = Headers::read(&file.object).map_err(|_| Errno::ELIBBAD)?;
             Some((file, headers))
         }
         None => None,
@@ -110,7 +109,7 @@ fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Argumen
     space.set_fork_mode(task.space().fork_mode());
 
     let base = if interpreter.is_some() { Base::Program(PIE_BASE) } else { Base::Anywhere };
-    let image = headers.load(&space, &file, base)?;
+    let image = headers.load(&space, &file.object, base)?;
     let heap = match headers.is_position_independent() && interpreter.is_none() {
         true => PIE_HEAP,
         false => image.end.page_ceil().ok_or(Errno::ENOMEM)?,
@@ -123,7 +122,7 @@ fn prepare(task: &Arc<Task>, file: ExecFile, filename: &[u8], arguments: Argumen
     });
     let (entry, interpreter_base) = match &interpreter {
         Some((file, headers)) => {
-            let loaded = headers.load(&space, file, Base::Anywhere).map_err(|error| match error {
+            let loaded = headers.load(&space, &file.object, Base::Anywhere).map_err(|error| match error {
                 Errno::ENOMEM => Errno::ENOMEM,
                 _ => Errno::ELIBBAD,
             })?;

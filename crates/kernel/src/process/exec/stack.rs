@@ -18,11 +18,11 @@ use foldspace::addr::{PAGE_SIZE, USER_END};
 use foldspace::space::{Layout, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, VirtAddr};
+use foldspace_image::Image;
 use linux_raw_sys::auxvec as aux;
 use zerocopy::IntoBytes;
 
 use super::arguments::{Arguments, Strings};
-use super::image::Image;
 use crate::arch::cpu::{Features, features};
 use crate::errno::Errno;
 use crate::process::credentials::Credentials;

@@ -1,5 +1,6 @@
 //! ELF files: what they say about themselves, and their segments as mappings.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use elf::abi;
@@ -9,10 +10,8 @@ use elf::segment::{ProgramHeader, SegmentTable};
 use foldspace::addr::{PAGE_SIZE, USER_END};
 use foldspace::space::{MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
-use foldspace::{AddressSpace, PageRange, VirtAddr};
-
-use crate::errno::Errno;
-use crate::fs::ExecFile;
+use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
+use foldspace_linux::Errno;
 
 /// Bytes of an ELF header for 64 bits, and of a program header.
 const HEADER_SIZE: usize = 64;
@@ -71,7 +70,7 @@ impl Headers {
     ///
     /// # Errors
     /// `ENOEXEC`: not an ELF executable for this machine. `EINVAL`: segments that make no sense.
-    pub fn read(file: &ExecFile) -> Result<Headers, Errno> {
+    pub fn read(file: &Object) -> Result<Headers, Errno> {
         let mut bytes = [0; HEADER_SIZE];
         read_exactly(file, 0, &mut bytes).map_err(|_| Errno::ENOEXEC)?;
         let ident = parse_ident::<LittleEndian>(&bytes[..IDENT_SIZE]).map_err(|_| Errno::ENOEXEC)?;
@@ -130,7 +129,7 @@ impl Headers {
     ///
     /// # Errors
     /// `ENOEXEC`: a path that is none.
-    pub fn interpreter(&self, file: &ExecFile) -> Result<Option<Vec<u8>>, Errno> {
+    pub fn interpreter(&self, file: &Object) -> Result<Option<Vec<u8>>, Errno> {
         let Some(segment) = self.segments.iter().find(|segment| segment.p_type == abi::PT_INTERP) else {
             return Ok(None);
         };
@@ -184,7 +183,7 @@ impl Headers {
     ///
     /// # Errors
     /// `ENOMEM`: no room or memory. `EINVAL`: addresses outside the user half.
-    pub fn load(&self, space: &AddressSpace, file: &ExecFile, base: Base) -> Result<Image, Errno> {
+    pub fn load(&self, space: &AddressSpace, file: &Arc<Object>, base: Base) -> Result<Image, Errno> {
         let bias = self.bias(space, base)?;
         let place = |address: u64| VirtAddr(address.wrapping_add(bias));
         let (first, _, _) = self.extent();
@@ -220,7 +219,12 @@ impl Headers {
 }
 
 /// Maps one segment at `start`: pages of the file, then zeros.
-fn map_segment(space: &AddressSpace, file: &ExecFile, segment: &ProgramHeader, start: VirtAddr) -> Result<(), Errno> {
+fn map_segment(
+    space: &AddressSpace,
+    file: &Arc<Object>,
+    segment: &ProgramHeader,
+    start: VirtAddr,
+) -> Result<(), Errno> {
     let mut flags = MAY_ALL;
     flags.set(VmaFlags::READ, segment.p_flags & abi::PF_R != 0);
     flags.set(VmaFlags::WRITE, segment.p_flags & abi::PF_W != 0);
@@ -235,7 +239,7 @@ fn map_segment(space: &AddressSpace, file: &ExecFile, segment: &ProgramHeader, s
             placement: Placement::Fixed(first_page),
             len: mapped_to.get() - first_page.get(),
             flags,
-            backing: Backing::Object(file.object.clone()),
+            backing: Backing::Object(file.clone()),
             page_offset: (segment.p_offset - start.page_offset() as u64) / PAGE_SIZE,
         })?;
         if segment.p_memsz > segment.p_filesz && flags.contains(VmaFlags::WRITE) {
@@ -260,6 +264,6 @@ fn map_segment(space: &AddressSpace, file: &ExecFile, segment: &ProgramHeader, s
     Ok(())
 }
 
-fn read_exactly(file: &ExecFile, offset: u64, out: &mut [u8]) -> Result<(), Errno> {
+fn read_exactly(file: &Object, offset: u64, out: &mut [u8]) -> Result<(), Errno> {
     if file.read_at(offset, out)? == out.len() { Ok(()) } else { Err(Errno::ENOEXEC) }
 }
