@@ -48,6 +48,11 @@ pub fn die(reason: fmt::Arguments<'_>, frame: Option<&TrapFrame>) -> ! {
         Some(frame) => print_backtrace(Some(frame.rip), frame.rbp),
         None => print_backtrace(None, frame_pointer()),
     }
+    // What this processor waits for is often another's to give.
+    for (number, instruction, frame_pointer) in arch::stopped_others() {
+        panic_write(format_args!("processor {number} was at:\n"));
+        print_backtrace(Some(instruction), frame_pointer);
+    }
     panic_write(format_args!("end of kernel panic\n"));
     arch::poweroff(PANIC_EXIT);
 }

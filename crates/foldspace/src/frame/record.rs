@@ -105,6 +105,7 @@ pub enum Home {
 }
 
 impl Home {
+    #[inline(always)]
     fn pack(self) -> u64 {
         let place = |tag: u64, number: u32, index: Index| tag << 62 | (number as u64) << 9 | index.get() as u64;
         match self {
@@ -416,6 +417,19 @@ impl Record {
     #[inline]
     pub(crate) fn set_home(&self, home: Home) {
         self.home.store(home.pack(), Ordering::Relaxed);
+    }
+
+    /// What is at `index` of a table, a private frame or a table, is now there in another of `lineage` too: adds the reference. If it has been moved
+    /// elsewhere from a third, only a search finds it all, and so it stays. (Who makes it so holds the lock of another table that has it; then
+    /// this one had it by its lineage before, and nothing is stored here that could undo that.)
+    #[inline]
+    pub(crate) fn share(&self, lineage: LineageId, index: Index) {
+        // As they are packed: this is done for each entry of a table that is copied.
+        let (now, home) = (self.home.load(Ordering::Relaxed), Home::Lineage(lineage, index).pack());
+        if now != home && now != Home::Scattered.pack() {
+            self.home.store(home, Ordering::Relaxed);
+        }
+        self.add_ref();
     }
 
     /// One of the slots of a private frame, or of a table, has moved to `slot`. Under the locks of the tables that it left and came to.

@@ -27,6 +27,7 @@ use core::fmt;
 
 use crate::error::Error;
 use crate::frame::{Frame, Kind, Memory};
+use crate::reverse::in_earnest;
 pub use compact::Compaction;
 pub use poison::Lost;
 use run::{Run, Then};
@@ -81,7 +82,7 @@ impl Memory {
     fn migrate_with(self: &Arc<Memory>, frame: Frame, then: Then) -> Result<Frame, NotMoved> {
         let mut attempt = 0;
         loop {
-            let outcome = self.migrate_once(frame, then);
+            let outcome = in_earnest(NotMoved::Busy, || self.migrate_once(frame, then));
             if outcome != Err(NotMoved::OutOfMemory) || !self.reclaim_for(attempt) {
                 return outcome;
             }

@@ -8,6 +8,7 @@ use super::run::{shoot, with_all_slots, word};
 use crate::addr::{Level, VirtAddr};
 use crate::backing::Object;
 use crate::frame::{Frame, Memory};
+use crate::reverse::in_earnest;
 use crate::sync::atomic::Ordering;
 use crate::table::Entry;
 
@@ -41,12 +42,12 @@ impl Memory {
         frame: Frame,
         place: Option<(Frame, VirtAddr)>,
     ) -> Result<Lost, NotMoved> {
-        self.may_move(frame)?;
-        let object = self.object_of(frame);
-        let whole = object.as_ref().map(|(object, _)| object.keep_whole());
-        let lost = self.poison_of(object.as_ref().map(|(object, _)| &**object), frame, place);
-        drop(whole);
-        lost
+        in_earnest(NotMoved::Busy, || {
+            self.may_move(frame)?;
+            let object = self.object_of(frame);
+            let _whole = object.as_ref().map(|(object, _)| object.keep_whole());
+            self.poison_of(object.as_ref().map(|(object, _)| &**object), frame, place)
+        })
     }
 
     fn poison_of(

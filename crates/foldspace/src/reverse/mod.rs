@@ -10,12 +10,12 @@ mod stats;
 
 use crate::addr::{ENTRIES, Index, Level};
 use crate::error::Result;
-use crate::frame::{Frame, Home, LineageId, Memory, Record, Slot};
+use crate::frame::{Frame, Home, LineageId, Memory, Slot};
 use crate::sync::{Mutex, Rank};
 use crate::table::{Entry, for_each_used};
 use listed::Listed;
 
-pub(crate) use picture::Picture;
+pub(crate) use picture::{Picture, in_earnest};
 pub use stats::ReverseStats;
 
 /// What is needed beside the records.
@@ -146,32 +146,24 @@ impl Memory {
 
     /// What `entry`, at `index` of `table`, refers to is now also in the same place of a copy of `table`, both in `lineage`: adds the
     /// reference. Under the lock of `table`.
-    #[inline]
     pub(crate) fn copy_home(&self, entry: Entry, table: Frame, lineage: LineageId, index: Index) {
-        let record = self.record(entry.frame());
-        if !entry.is_object() {
-            self.share_home(record, lineage, index);
-            return record.add_ref();
+        if entry.is_object() {
+            self.copy_object_home(entry.frame(), table, lineage, index);
+        } else {
+            self.record(entry.frame()).share(lineage, index);
         }
-        // Frames of objects are mapped from unrelated tables too, which change the home under the list's lock.
+    }
+
+    /// [`Memory::copy_home`] of a frame of an object: it is mapped from unrelated tables too, which change its home under the list's lock.
+    pub(crate) fn copy_object_home(&self, frame: Frame, table: Frame, lineage: LineageId, index: Index) {
+        let record = self.record(frame);
         let mut listed = self.reverse.listed.lock();
         if record.home() == Home::Listed {
-            listed.copied(entry.frame(), Anchor::Table(table), Anchor::Lineage(lineage), index);
+            listed.copied(frame, Anchor::Table(table), Anchor::Lineage(lineage), index);
         } else {
             record.set_home(Home::Lineage(lineage, index));
         }
         record.add_ref();
-    }
-
-    /// The home of what is now at `index` of two tables of `lineage`. If it has been moved elsewhere from a third, only a search finds it all, and
-    /// so it stays. (Who makes it so holds the lock of another table that has it; then this one had it by its lineage before, and nothing is
-    /// stored here that could undo that.)
-    #[inline]
-    pub(crate) fn share_home(&self, record: &Record, lineage: LineageId, index: Index) {
-        let (now, home) = (record.home(), Home::Lineage(lineage, index));
-        if now != home && now != Home::Scattered {
-            record.set_home(home);
-        }
     }
 
     /// Where the slots are that refer to `from`, all of which are to refer to `to` instead, under the locks of their tables.

@@ -45,8 +45,23 @@ pub(crate) struct Picture<'m> {
 
 const LEVELS: [Level; 4] = [Level::L1, Level::L2, Level::L3, Level::L4];
 
-/// How often a picture is begun again before it is given up: others change what it would show, or are about to shoot down what they have changed.
-const PATIENCE: u32 = if cfg!(foldspace_shuttle) { 1 << 5 } else { 1 << 14 };
+/// How often a picture is begun again before it is given up: others change what it would show, or are about to shoot down what they have changed. Seldom
+/// enough for a caller that is pinned, and may hold up all who cut an object: how long a picture takes depends on how many share the frame.
+const PATIENCE: u32 = if cfg!(foldspace_shuttle) { 1 << 3 } else { 1 << 6 };
+
+/// How often who wants a picture in earnest asks again, pinned anew and with nothing held in between.
+const ROUNDS: u32 = if cfg!(foldspace_shuttle) { 1 << 2 } else { 1 << 8 };
+
+/// Does `attempt`, again where others were in its way (`busy`), as often as that is worth it. Each attempt pins by itself.
+pub(crate) fn in_earnest<T, E: PartialEq>(busy: E, mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    for _ in 1..ROUNDS {
+        match attempt() {
+            Err(error) if error == busy => crate::sync::hint::spin_loop(),
+            outcome => return outcome,
+        }
+    }
+    attempt()
+}
 
 impl Memory {
     /// Calls `act` with what leads to `frame` at one instant, which lasts until `act` returns; with [`Error::Busy`] if it could not be had within
@@ -210,6 +225,10 @@ impl Memory {
     ///
     /// [`Error::Busy`] if somebody changed them again and again; [`Error::OutOfMemory`] without heap to write them down. Nothing was visited then.
     pub fn mappings(&self, frame: Frame, mut visit: impl FnMut(&Arc<AddressSpace>, VirtAddr)) -> Result<()> {
+        in_earnest(Error::Busy, || self.mappings_once(frame, &mut visit))
+    }
+
+    fn mappings_once(&self, frame: Frame, visit: &mut dyn FnMut(&Arc<AddressSpace>, VirtAddr)) -> Result<()> {
         // Tables that die meanwhile stay what they are.
         let _guard = self.pin();
         let mut spaces = Vec::new();

@@ -2,9 +2,9 @@
 
 use super::release::for_each_of;
 use super::{Entry, Supply};
-use crate::addr::{Index, Level};
+use crate::addr::{ENTRIES, Index, Level};
 use crate::error::Result;
-use crate::frame::{Frame, Garbage, Home, Kind, Memory, Record, Slot};
+use crate::frame::{Entries, Frame, Garbage, Home, Kind, LineageId, Memory, Record, Slot};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::glance;
 
@@ -183,19 +183,8 @@ impl<'m> Exclusive<'m> {
         let (from, to) = (memory.entries(shared), memory.entries(copy));
         // A link to a table of an object says for all below it what its area does not allow.
         let forbidden = self.entry(index).bits() & Entry::NO_EXECUTE;
-        for_each_of(original.counts().used(), from, |index, entry| {
-            if entry.is_writable() {
-                // In the original too: its last owner will reuse it as it is. No shootdown is owed for that, since it could not be
-                // reached for writing, being shared.
-                // Relaxed: who finds it here had what it refers to before.
-                from[index.get()].fetch_and(!Entry::WRITE, Ordering::Relaxed);
-            }
-            if !entry.is_reference() {
-                memory.copy_home(entry, shared, lineage, index);
-            }
-            // Relaxed: published by the entry that will link the copy.
-            to[index.get()].store(entry.without(Entry::WRITE).with(forbidden).bits(), Ordering::Relaxed);
-        });
+        let copying = Copying { memory, records: memory.records(), table: shared, lineage, forbidden };
+        copying.all(original.counts().used(), from, to);
         memory.record(copy).set_counts(original.counts());
         original.unlock();
         let link = self.put(index, Entry::table(copy));
@@ -207,6 +196,57 @@ impl<'m> Exclusive<'m> {
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
         self.memory.record(self.table).unlock();
+    }
+}
+
+/// What the copying of a table needs to know.
+struct Copying<'m> {
+    memory: &'m Memory,
+    records: &'m [Record],
+    /// The one that is copied.
+    table: Frame,
+    /// Of both.
+    lineage: LineageId,
+    /// What all entries of the copy get.
+    forbidden: u64,
+}
+
+impl Copying<'_> {
+    /// Copies the `used` entries of a table.
+    fn all(&self, used: u32, from: &Entries, to: &Entries) {
+        if used as usize > ENTRIES / 8 {
+            self.run(from, to, Index::truncate(0));
+        } else {
+            for_each_of(used, from, |index, _| {
+                let one = index.get()..index.get() + 1;
+                self.run(&from[one.clone()], &to[one], index);
+            });
+        }
+    }
+
+    /// Copies what is not empty of a run of slots, the first of which is at `first`. By itself, so that all that it needs is in registers.
+    #[inline(never)]
+    fn run(&self, from: &[AtomicU64], to: &[AtomicU64], first: Index) {
+        let Copying { memory, records, table, lineage, forbidden } = *self;
+        for (number, (from, to)) in from.iter().zip(to).enumerate() {
+            // Relaxed, here and below: under the lock of the table; the copy is published by the entry that will link it.
+            let entry = Entry::from_bits(glance(from, Ordering::Relaxed));
+            if entry.is_empty() {
+                continue;
+            }
+            if entry.is_writable() {
+                // In the original too: its last owner will reuse it as it is. No shootdown is owed for that, since it could not be
+                // reached for writing, being shared. Who finds it here had what it refers to before.
+                from.fetch_and(!Entry::WRITE, Ordering::Relaxed);
+            }
+            let index = Index::truncate((first.get() + number) as u64);
+            if entry.is_private() {
+                records[entry.frame().0 as usize].share(lineage, index);
+            } else if entry.is_object() {
+                memory.copy_object_home(entry.frame(), table, lineage, index);
+            }
+            to.store(entry.without(Entry::WRITE).with(forbidden).bits(), Ordering::Relaxed);
+        }
     }
 }
 

@@ -314,9 +314,7 @@ impl<'m> Root<'m> {
             if !entry.is_reference() {
                 // Release: who finds it protected sees that a fork is in progress (`InChange`). Acquire: as for every change of permissions.
                 from[index.get()].fetch_and(!Entry::WRITE, Ordering::AcqRel);
-                let record = self.memory.record(entry.frame());
-                self.memory.share_home(record, lineage, index);
-                record.add_ref();
+                self.memory.record(entry.frame()).share(lineage, index);
             }
             // Release: who finds the entry finds what it refers to.
             to[index.get()].store(entry.without(Entry::WRITE).bits(), Ordering::Release);

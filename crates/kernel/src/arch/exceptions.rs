@@ -351,7 +351,7 @@ extern "C" fn idle_interrupt<const VECTOR: u8>(_frame: &mut TrapFrame) {
 extern "C" fn kernel_exception<const VECTOR: u8>(frame: &TrapFrame, error_code: u64) -> ! {
     let exception = Exception::from_vector(VECTOR);
     if exception == Exception::NonMaskableInterrupt {
-        super::stop_if_told();
+        super::stop_if_told(frame);
     }
     let address = Cr2::read_raw();
     crate::panic::die(

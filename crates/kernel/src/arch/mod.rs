@@ -101,11 +101,31 @@ pub fn processor() -> usize {
     if online() > 1 { PerCpu::current().number } else { 0 }
 }
 
-/// Stops this processor for ever if another one has told all to.
-fn stop_if_told() {
+/// Stops this processor for ever if another one has told all to, and leaves word of where it was.
+fn stop_if_told(frame: &TrapFrame) {
     if STOP.load(Ordering::SeqCst) {
+        let place = &PerCpu::current().stopped_at;
+        place.frame_pointer.store(frame.rbp, Ordering::Relaxed);
+        // Release: who finds it finds the frame pointer too.
+        place.instruction.store(frame.rip, Ordering::Release);
         halt();
     }
+}
+
+/// Where the other processors were when they were stopped: their numbers, instructions and frame pointers. Those that do not stop within a moment are
+/// left out.
+pub fn stopped_others() -> impl Iterator<Item = (usize, u64, u64)> {
+    /// Turns of the loop, some tenths of a second.
+    const TURNS: u32 = 10_000_000;
+    let others = (online() > 1).then(|| PerCpu::current().others());
+    others.into_iter().flatten().filter_map(|cpu| {
+        let place = &cpu.stopped_at;
+        let at = (0..TURNS).find_map(|_| {
+            core::hint::spin_loop();
+            Some(place.instruction.load(Ordering::Acquire)).filter(|at| *at != 0)
+        })?;
+        Some((cpu.number, at, place.frame_pointer.load(Ordering::Relaxed)))
+    })
 }
 
 /// Whether all processors but one are to stop as soon as they hold nothing.

@@ -45,11 +45,19 @@ pub struct PerCpu {
     pub memory: mm::CpuState,
     /// Spin locks that it holds: counted in debug builds.
     pub locks: AtomicU32,
+    /// Where it was when it was stopped for ever.
+    pub(super) stopped_at: StoppedAt,
     /// Run queue, current and previous thread.
     pub sched: sched::CpuState,
     pub(super) tss: UnsafeCell<TaskStateSegment>,
     pub(super) gdt: UnsafeCell<GlobalDescriptorTable<16>>,
     pub(super) apic: UnsafeCell<Option<LocalApic>>,
+}
+
+/// An instruction, 0 before there is one, and the frame pointer there.
+pub(super) struct StoppedAt {
+    pub(super) instruction: AtomicU64,
+    pub(super) frame_pointer: AtomicU64,
 }
 
 // SAFETY: the cells are written only by the processor that owns the structure, with interrupts off.
@@ -127,6 +135,7 @@ impl PerCpu {
             active_space: AtomicU64::new(u64::MAX),
             memory: mm::CpuState::new(),
             locks: AtomicU32::new(0),
+            stopped_at: StoppedAt { instruction: AtomicU64::new(0), frame_pointer: AtomicU64::new(0) },
             sched: sched::CpuState::new(),
             tss: UnsafeCell::new(TaskStateSegment::new()),
             gdt: UnsafeCell::new(GlobalDescriptorTable::empty()),

@@ -28,6 +28,9 @@ const FEW_FRAMES: u64 = 64;
 /// How long those who want memory sleep before they try again.
 const PAUSE_NS: u64 = 1_000_000;
 
+/// Of all frames, the part that a process has at least to be named in a report: one in so many.
+const REPORTED: u64 = 32;
+
 /// `oom_score_adj` of a process that is never chosen.
 const NEVER: i64 = -1000;
 
@@ -174,4 +177,31 @@ fn report(asking: &Task, process: &Process, space: &AddressSpace) {
         kib(usage.resident_shared),
         kib(usage.tables),
     );
+    report_memory();
+}
+
+/// Where the memory is, and who has much of it: whoever reads the report above asks that next (`show_mem` and `dump_tasks` of Linux).
+fn report_memory() {
+    let stats = mm::memory().stats();
+    log::warn!(
+        "of {} frames {} are free, {} on their way, {} data, {} tables, {} reserved",
+        stats.total,
+        stats.free,
+        stats.deferred,
+        stats.data,
+        stats.tables,
+        stats.reserved,
+    );
+    for process in processes() {
+        let Some(space) = process.leader().and_then(|task| task.live_space()) else { continue };
+        let usage = space.usage();
+        let pages = usage.resident_anon + usage.resident_file + usage.resident_shared + usage.tables;
+        if pages >= stats.total / REPORTED {
+            log::warn!(
+                "process {} has {pages} frames{}",
+                process.pid,
+                if process.group.lock().exit_status().is_some() { ", and is ending" } else { "" }
+            );
+        }
+    }
 }

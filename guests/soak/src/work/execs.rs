@@ -21,8 +21,9 @@ pub fn work(board: &Board, seed: u64) -> Result<(), String> {
                 End::Exited(0) => board.count(1, 0),
                 // Its loader says what it could not have.
                 End::Exited(LOADER_FAILED) if board.is_scarce() => board.count(0, 1),
-                // Beyond the point of no return there is no refusal: the process is killed.
-                End::Killed(libc::SIGKILL | libc::SIGSEGV) if board.is_scarce() => board.count(0, 1),
+                // Beyond the point of no return there is no refusal: the process is killed. What a program needs before it begins, its library aborts
+                // without.
+                End::Killed(libc::SIGKILL | libc::SIGSEGV | libc::SIGABRT) if board.is_scarce() => board.count(0, 1),
                 other => return Err(format!("a program ended with {other:?}")),
             },
             Err(error) => drop(tried("fork", Err(error))?),
