@@ -381,8 +381,32 @@ static void counters(void)
 	say("eventfd");
 }
 
+/* A set that is watched is ready for what it would report, and edges are reported once. */
+static void edges_of_sets(void)
+{
+	int ends[2], set = epoll_create1(0);
+	CHECK_EQ(pipe(ends), 0);
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event), 0);
+	struct pollfd poller = { .fd = set, .events = POLLIN };
+	for (int round = 0; round < 2; round++) {
+		CHECK_EQ(poll(&poller, 1, 0), 0);
+		CHECK_EQ(write(ends[1], "x", 1), 1);
+		CHECK_EQ(poll(&poller, 1, 0), 1);
+		CHECK_EQ(poll(&poller, 1, 0), 1);
+		CHECK_EQ(epoll_wait(set, &event, 1, 0), 1);
+		CHECK_EQ(poll(&poller, 1, 0), 0);
+		CHECK_EQ(epoll_wait(set, &event, 1, 0), 0);
+	}
+	close(ends[0]);
+	close(ends[1]);
+	close(set);
+	say("edges of sets");
+}
+
 int main(void)
 {
+	edges_of_sets();
 	epoll_mistakes();
 	modes();
 	waiting();

@@ -1,6 +1,8 @@
 /* Regular files: what is written is read, at any offset, through any descriptor. Works in a directory of its own. */
 #include "check.h"
+
 #include <limits.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 
@@ -308,6 +310,47 @@ static void large(void)
 	say("a file of %zu bytes", total);
 }
 
+/* RLIMIT_FSIZE: SIGXFSZ and EFBIG, and what fits is written. */
+static void longest(void)
+{
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		struct rlimit limit = { 100, 100 };
+		int fd = open("longest", O_RDWR | O_CREAT, 0600);
+		CHECK(fd >= 0);
+		CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+		signal(SIGXFSZ, SIG_IGN);
+		CHECK_EQ(pwrite(fd, "0123456789", 10, 95), 5);
+		CHECK_ERRNO(pwrite(fd, "x", 1, 100), EFBIG);
+		CHECK_ERRNO(ftruncate(fd, 101), EFBIG);
+		CHECK_ERRNO(fallocate(fd, 0, 90, 11), EFBIG);
+		CHECK_EQ(ftruncate(fd, 100), 0);
+		CHECK_EQ(unlink("longest"), 0);
+		signal(SIGXFSZ, SIG_DFL);
+		(void)!pwrite(fd, "x", 1, 200);
+		_exit(0);
+	}
+	expect_signal(child, SIGXFSZ);
+	say("longest");
+}
+
+/* What openat2 refuses and open ignores. */
+static void strict_opening(void)
+{
+	struct { uint64_t flags, mode, resolve; } how = { .flags = O_PATH | O_RDWR };
+	CHECK_ERRNO(syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof how), EINVAL);
+	how.flags = O_TMPFILE | O_RDWR | O_CREAT;
+	CHECK_ERRNO(syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof how), EINVAL);
+	how.flags = O_TMPFILE | O_RDWR;
+	how.mode = 0600;
+	int fd = (int)syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof how);
+	CHECK(fd >= 0);
+	CHECK_EQ(fcntl(fd, F_GETFL) & O_TMPFILE, O_TMPFILE);
+	CHECK_EQ(close(fd), 0);
+	say("strict opening");
+}
+
 int main(void)
 {
 	char directory[] = "/tmp/files-test.XXXXXX";
@@ -322,6 +365,8 @@ int main(void)
 	status_and_modes();
 	devices();
 	large();
+	longest();
+	strict_opening();
 	CHECK(chdir("/") == 0 && rmdir(directory) == 0);
 	return 0;
 }

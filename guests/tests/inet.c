@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -254,6 +255,12 @@ static void options(void)
 	CHECK_ERRNO(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &value, 2), EINVAL);
 	CHECK_ERRNO(setsockopt(fd, IPPROTO_TCP, 9999, &value, 4), ENOPROTOOPT);
 	CHECK_ERRNO(getsockopt(fd, SOL_SOCKET, 9999, &value, &length), ENOPROTOOPT);
+	value = 1;
+	CHECK_EQ(ioctl(fd, FIOASYNC, &value), 0);
+	CHECK((fcntl(fd, F_GETFL) & O_ASYNC) != 0);
+	value = 0;
+	CHECK_EQ(ioctl(fd, FIOASYNC, &value), 0);
+	CHECK_EQ(fcntl(fd, F_GETFL), O_RDWR);
 	struct linger linger = { .l_onoff = 1, .l_linger = 7 };
 	CHECK_EQ(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
 	memset(&linger, 0, sizeof linger);

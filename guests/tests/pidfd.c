@@ -258,8 +258,52 @@ static void releasing(void)
 	say("releasing");
 }
 
+/* pidfd_getfd: what another process has open. */
+static void taking(void)
+{
+	int ends[2], mine[2], fd;
+	char byte;
+	CHECK(pipe(ends) == 0 && pipe(mine) == 0);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		int other = dup2(mine[1], 77);
+		CHECK_EQ(write(ends[1], "r", 1), 1);
+		CHECK_EQ(other, 77);
+		pause();
+	}
+	CHECK_EQ(read(ends[0], &byte, 1), 1);
+	CHECK((fd = (int)syscall(SYS_pidfd_open, child, 0)) >= 0);
+	CHECK_ERRNO(syscall(SYS_pidfd_getfd, fd, 77, 1), EINVAL);
+	CHECK_ERRNO(syscall(SYS_pidfd_getfd, fd, 99, 0), EBADF);
+	CHECK_ERRNO(syscall(SYS_pidfd_getfd, ends[0], 77, 0), EBADF);
+	int got = (int)syscall(SYS_pidfd_getfd, fd, 77, 0);
+	CHECK(got >= 0);
+	CHECK_EQ(fcntl(got, F_GETFD), FD_CLOEXEC);
+	CHECK_EQ(write(got, "x", 1), 1);
+	CHECK_EQ(read(mine[0], &byte, 1), 1);
+	/* A directory of /proc does for signals. */
+	char path[32];
+	snprintf(path, sizeof path, "/proc/%d", child);
+	int directory = open(path, O_DIRECTORY);
+	CHECK(directory >= 0);
+	CHECK_EQ(syscall(SYS_pidfd_send_signal, directory, 0, NULL, 0), 0);
+	CHECK_EQ(syscall(SYS_pidfd_send_signal, directory, SIGKILL, NULL, 0), 0);
+	expect_signal(child, SIGKILL);
+	CHECK_ERRNO(syscall(SYS_pidfd_getfd, fd, 77, 0), ESRCH);
+	close(directory);
+	close(fd);
+	close(got);
+	for (int i = 0; i < 2; i++) {
+		close(ends[i]);
+		close(mine[i]);
+	}
+	say("taking");
+}
+
 int main(void)
 {
+	taking();
 	opening();
 	waiting();
 	sending();

@@ -36,6 +36,7 @@ pub struct Watch {
 }
 
 /// A file in a set. It is in it until the open file is gone, whatever becomes of its numbers.
+#[derive(Clone)]
 struct Item {
     fd: i32,
     file: Weak<File>,
@@ -84,12 +85,15 @@ impl Item {
 
     /// What is to be reported now.
     fn look(&mut self, file: &File) -> Ready {
-        if self.spent {
-            return Ready::empty();
-        }
-        let ready = file.body.ready(file) & self.interest();
-        let appeared = !(ready - self.was_ready).is_empty();
+        let ready = if self.spent { return Ready::empty() } else { file.body.ready(file) & self.interest() };
+        let news = self.news(file, ready);
         self.was_ready = ready;
+        news
+    }
+
+    /// What of what the file is ready for is to be reported.
+    fn news(&self, file: &File, ready: Ready) -> Ready {
+        let appeared = !(ready - self.was_ready).is_empty();
         if ready.is_empty() || self.watch.events & raw::EPOLLET == 0 {
             return ready;
         }
@@ -206,12 +210,12 @@ impl Epoll {
     }
 
     fn any_ready(&self) -> bool {
-        let files: Vec<(Arc<File>, Ready)> = {
+        let files: Vec<(Arc<File>, Item)> = {
             let items = self.items.lock();
             let live = items.iter().filter(|item| !item.spent);
-            live.filter_map(|item| Some((item.file.upgrade()?, item.interest()))).collect()
+            live.filter_map(|item| Some((item.file.upgrade()?, item.clone()))).collect()
         };
-        files.iter().any(|(file, interest)| file.body.ready(file).intersects(*interest))
+        files.iter().any(|(file, item)| !item.news(file, file.body.ready(file) & item.interest()).is_empty())
     }
 
     fn changes(&self) -> Changes {

@@ -121,7 +121,6 @@ fn open_temporary(
     let writing = Some(inode.begin_writing()?);
     let dentry = Dentry::new(directory, &name, inode);
     dentry.set_removed();
-    let flags = flags - OpenFlags::TEMPORARY;
     Ok(File::new(dentry, flags, Box::new(RegularBody { writing })))
 }
 

@@ -17,6 +17,7 @@ use super::seal::Seals;
 use super::superblock::{self, Superblock};
 use crate::errno::Errno;
 use crate::mm;
+use crate::process::limits;
 use crate::syscall::SysResult;
 
 /// A page, bytes.
@@ -262,6 +263,11 @@ impl Regular {
         if allowed == 0 && from.remaining() > 0 {
             return Err(Errno::EPERM);
         }
+        let limit = limits::file_size();
+        if offset >= limit {
+            return Err(Errno::EFBIG);
+        }
+        allowed = allowed.min(usize::try_from(limit - offset).unwrap_or(usize::MAX));
         if from.remaining() <= SMALL {
             self.write_chunks(offset, &mut [0; SMALL], from, allowed)
         } else {
@@ -352,13 +358,20 @@ impl Body for RegularBody {
         // As on Linux, O_APPEND wins over the offset of pwrite.
         let append = file.flags().contains(OpenFlags::APPEND);
         let mut position = if at.is_none() { Some(file.position.lock()) } else { None };
-        let _change = regular.change.lock();
+        let change = regular.change.lock();
         let offset = match (&position, at) {
             _ if append => regular.object.len(),
             (Some(position), _) => **position,
             (None, at) => at.unwrap_or(0),
         };
-        let done = regular.write_from(offset, from)?;
+        let done = regular.write_from(offset, from);
+        drop(change);
+        if done == Err(Errno::EFBIG) {
+            drop(position);
+            limits::check_file_size(offset.saturating_add(1))?;
+            return done;
+        }
+        let done = done?;
         if let Some(position) = &mut position {
             **position = offset + done as u64;
         }

@@ -17,6 +17,8 @@ pub struct Credentials {
     pub groups: Arc<[u32]>,
     /// Effective, permitted, inheritable capabilities.
     pub capabilities: Capabilities,
+    /// How they follow the ids (`PR_SET_SECUREBITS`).
+    pub secure_bits: u32,
 }
 
 /// Capability sets, as bits (capabilities(7)). What concerns memory asks them ([`Credentials::may`]); all else, [`Credentials::is_privileged`].
@@ -25,11 +27,31 @@ pub struct Capabilities {
     pub effective: u64,
     pub permitted: u64,
     pub inheritable: u64,
+    /// What exec may give at most.
+    pub bounding: u64,
+    /// What exec keeps without set-id bits.
+    pub ambient: u64,
 }
+
+/// Bits of [`Credentials::secure_bits`] (`linux/securebits.h`): root's ids give nothing; changes of ids take nothing; what is permitted stays when they
+/// do; nothing is added to the ambient set. The bit above each locks it.
+pub const NO_ROOT: u32 = 1 << 0;
+pub const NO_SETUID_FIXUP: u32 = 1 << 2;
+pub const KEEP_CAPS: u32 = 1 << 4;
+pub const NO_AMBIENT_RAISE: u32 = 1 << 6;
+/// All of them, and their locks.
+pub const SECURE_BITS: u32 = 0xff;
+/// The locks.
+pub const SECURE_LOCKS: u32 = 0xaa;
+
+/// Last capability of Linux 6.18 (`CAP_LAST_CAP`).
+pub const LAST_CAPABILITY: u64 = 40;
 
 /// Every capability of Linux 6.18: `CAP_LAST_CAP` is 40.
 pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
 
+/// `CAP_SETPCAP`: to change what a process may have at most.
+pub const CAP_SETPCAP: u32 = 8;
 /// `CAP_IPC_LOCK` (`linux/capability.h`): to lock memory without limit.
 pub const CAP_IPC_LOCK: u32 = 14;
 /// `CAP_SYS_RAWIO`: to map the lowest addresses.
@@ -64,7 +86,14 @@ impl Credentials {
             sgid: 0,
             fsgid: 0,
             groups: Arc::new([]),
-            capabilities: Capabilities { effective: ALL_CAPABILITIES, permitted: ALL_CAPABILITIES, inheritable: 0 },
+            capabilities: Capabilities {
+                effective: ALL_CAPABILITIES,
+                permitted: ALL_CAPABILITIES,
+                inheritable: 0,
+                bounding: ALL_CAPABILITIES,
+                ambient: 0,
+            },
+            secure_bits: 0,
         }
     }
 
@@ -81,16 +110,38 @@ impl Credentials {
 
     /// Adjusts the capabilities after a change of user ids (capabilities(7), "Effect of user ID changes").
     pub fn user_ids_changed(&mut self, before: &Credentials) {
+        if self.secure_bits & NO_SETUID_FIXUP != 0 {
+            return;
+        }
         let had_root = [before.uid, before.euid, before.suid].contains(&0);
         let has_root = [self.uid, self.euid, self.suid].contains(&0);
         if had_root && !has_root {
-            self.capabilities.permitted = 0;
-            self.capabilities.effective = 0;
+            self.capabilities.ambient = 0;
+            if self.secure_bits & KEEP_CAPS == 0 {
+                self.capabilities.permitted = 0;
+                self.capabilities.effective = 0;
+            }
         }
         if before.euid == 0 && self.euid != 0 {
             self.capabilities.effective = 0;
         } else if before.euid != 0 && self.euid == 0 {
             self.capabilities.effective = self.capabilities.permitted;
         }
+    }
+
+    /// Adjusts the capabilities for a new program (capabilities(7), "Transformation of capabilities during execve()"; files have none here). `gains`:
+    /// set-id bits made it somebody else.
+    pub fn program_changed(&mut self, gains: bool) {
+        let sets = &mut self.capabilities;
+        if gains {
+            sets.ambient = 0;
+        }
+        let root = self.secure_bits & NO_ROOT == 0;
+        sets.permitted = match root && (self.euid == 0 || self.uid == 0) {
+            true => sets.inheritable | sets.bounding,
+            false => sets.ambient,
+        };
+        sets.effective = if root && self.euid == 0 { sets.permitted } else { sets.ambient };
+        self.secure_bits &= !KEEP_CAPS;
     }
 }

@@ -212,6 +212,7 @@ fn make(
     }
     let clear_child_tid = if share(raw::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
     let (class, memory_policy) = (task.class.lock().inherited(), *task.memory_policy.lock());
+    let slack = task.timer_slack.lock().0;
     let (comm, credentials) = (*task.comm.lock(), task.credentials());
     let namespaces = task.namespaces.lock().with_new(request.flags as u32 & namespaces::KNOWN);
     let start_ns = time::monotonic_ns();
@@ -242,6 +243,8 @@ fn make(
             signals: Mutex::new(signals),
             clear_child_tid: AtomicU64::new(clear_child_tid),
             rseq: Mutex::new(rseq),
+            io_priority: AtomicU32::new(task.io_priority.load(Ordering::Relaxed)),
+            timer_slack: Mutex::new((slack, slack)),
             robust_list: AtomicU64::new(0),
             futexes_released: AtomicBool::new(false),
             namespaces: Mutex::new(namespaces),

@@ -3,6 +3,10 @@
 use linux_raw_sys::general as raw;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use super::signal::Signal;
+use crate::errno::Errno;
+use crate::sched;
+
 /// `RLIM64_INFINITY`.
 pub const INFINITY: u64 = u64::MAX;
 /// How many resources there are.
@@ -63,4 +67,21 @@ impl Limits {
     pub fn set(&mut self, resource: u32, limit: Limit) {
         self.0[resource as usize] = limit;
     }
+}
+
+/// The longest file that the current process may make (`RLIMIT_FSIZE`), in bytes.
+pub fn file_size() -> u64 {
+    sched::try_with_current(|task| task.process.limits.lock().soft(raw::RLIMIT_FSIZE)).unwrap_or(INFINITY)
+}
+
+/// Whether it may make one of `len` bytes: if not, it is told by `SIGXFSZ`, too.
+///
+/// # Errors
+/// `EFBIG`.
+pub fn check_file_size(len: u64) -> Result<(), Errno> {
+    if len <= file_size() {
+        return Ok(());
+    }
+    super::send_signal(sched::with_current(|task| task.tgid), Signal::XFSZ.number());
+    Err(Errno::EFBIG)
 }

@@ -14,7 +14,7 @@ use super::namespaces::Namespaces;
 use super::signal::SigSet;
 use super::signal::state::{AlternateStack, TaskSignals};
 use super::slot::Slot;
-use super::task::{COMM_LEN, Trap, prepare_exit};
+use super::task::{COMM_LEN, TIMER_SLACK, Trap, prepare_exit};
 use super::{Process, Task, tree};
 use crate::arch::{FpuState, SegmentBases, TrapFrame};
 use crate::boot::info::info;
@@ -66,6 +66,8 @@ pub fn start_init() {
             signals: Mutex::new(TaskSignals::new(SigSet::EMPTY, AlternateStack::DISABLED)),
             clear_child_tid: AtomicU64::new(0),
             rseq: Mutex::new(None),
+            io_priority: AtomicU32::new(0),
+            timer_slack: Mutex::new((TIMER_SLACK, TIMER_SLACK)),
             robust_list: AtomicU64::new(0),
             futexes_released: AtomicBool::new(false),
             namespaces: Mutex::new(Namespaces::first()),

@@ -36,6 +36,9 @@ use crate::sched::{self, Thread, WaitQueue};
 /// A process or thread number: 1 to [`super::tree::PID_MAX`].
 pub type Pid = u32;
 
+/// Timer slack of the first process, in nanoseconds.
+pub const TIMER_SLACK: u64 = 50_000;
+
 /// Bytes of a task's name, its NUL included (`TASK_COMM_LEN`).
 pub const COMM_LEN: usize = 16;
 
@@ -62,6 +65,10 @@ pub struct Task {
     pub clear_child_tid: AtomicU64,
     /// What rseq(2) was told.
     pub rseq: Mutex<Option<super::rseq::Registration>>,
+    /// `ioprio_set`. Kept and reported.
+    pub io_priority: AtomicU32,
+    /// How late its sleeps may end, in nanoseconds: now and by default (`PR_SET_TIMERSLACK`). Kept and reported; clocks here are exact.
+    pub timer_slack: Mutex<(u64, u64)>,
     /// Head of the list of robust futexes; 0 for none.
     pub robust_list: AtomicU64,
     /// It ends and has let go of its futexes: nobody can wait for it to hand on a lock. Changed under the lock of the futexes.

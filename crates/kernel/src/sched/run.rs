@@ -29,8 +29,8 @@ pub struct CpuState {
     previous: Cell<*const Arc<Task>>,
     /// Stack pointer of the idle context while a thread runs.
     idle_saved: UnsafeCell<u64>,
-    /// When the current thread began to run, nanoseconds since boot.
-    since: Cell<u64>,
+    /// When the current thread began to run, nanoseconds since boot; 0 in idle. Written by the processor itself.
+    since: AtomicU64,
     /// When the timer will interrupt, nanoseconds since boot.
     pub(super) alarm: Cell<u64>,
     pub(super) timers: timer::Timers,
@@ -53,7 +53,7 @@ impl CpuState {
             current: Cell::new(ptr::null()),
             previous: Cell::new(ptr::null()),
             idle_saved: UnsafeCell::new(0),
-            since: Cell::new(0),
+            since: AtomicU64::new(0),
             alarm: Cell::new(0),
             timers: timer::Timers::new(),
             ticks: AtomicU64::new(0),
@@ -82,9 +82,13 @@ impl CpuState {
         self.kicks.load(Ordering::Relaxed)
     }
 
-    /// Nanoseconds that the processor has run threads, the one that it runs now left out.
+    /// Nanoseconds that the processor has run threads.
     pub fn busy_ns(&self) -> u64 {
-        self.busy.load(Ordering::Relaxed)
+        let slice = match self.since.load(Ordering::Relaxed) {
+            0 => 0,
+            since => time::monotonic_ns().saturating_sub(since),
+        };
+        self.busy.load(Ordering::Relaxed) + slice
     }
 
     /// Whether a thread is ready.
@@ -192,7 +196,7 @@ pub fn leave_space() -> Option<Arc<AddressSpace>> {
 
 /// How long the current thread has been running since it was switched to, in nanoseconds.
 pub(super) fn running_ns() -> u64 {
-    time::monotonic_ns().saturating_sub(cpu().since.get())
+    time::monotonic_ns().saturating_sub(cpu().since.load(Ordering::Relaxed))
 }
 
 /// Lets a task run for the first time. Its thread has been prepared.
@@ -364,7 +368,7 @@ fn switch_to(next: Option<Arc<Task>>) {
         let save = match cpu.current.get().as_ref() {
             Some(task) => {
                 let thread = &task.thread;
-                let ran = now.saturating_sub(cpu.since.get());
+                let ran = now.saturating_sub(cpu.since.load(Ordering::Relaxed));
                 thread.runtime.store(thread.runtime.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
                 cpu.busy.store(cpu.busy.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
                 *thread.bases.get() = SegmentBases::save();
@@ -386,7 +390,7 @@ fn switch_to(next: Option<Arc<Task>>) {
                 (ptr::null(), *cpu.idle_saved.get())
             }
         };
-        cpu.since.set(now);
+        cpu.since.store(if current.is_null() { 0 } else { now }, Ordering::Relaxed);
         // The one before is finished by `finish_switch`, on the next stack.
         cpu.previous.set(cpu.current.replace(current));
         switch_context(save, load);

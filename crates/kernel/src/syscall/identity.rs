@@ -336,7 +336,8 @@ fn capset(ctx: &mut SyscallContext<'_>) -> SysResult {
     if pid != 0 && pid as Pid != ctx.task.pid {
         return Err(Errno::EPERM);
     }
-    let mut sets = Capabilities { effective: 0, permitted: 0, inheritable: 0 };
+    let old = ctx.task.credentials().capabilities;
+    let mut sets = Capabilities { effective: 0, permitted: 0, inheritable: 0, ..old };
     for word in 0..words {
         let [effective, permitted, inheritable] = uaccess::read::<[u32; 3]>(data.wrapping_add(12 * word as u64))?;
         let part = |bits: u32| u64::from(bits) << (32 * word);
@@ -348,13 +349,14 @@ fn capset(ctx: &mut SyscallContext<'_>) -> SysResult {
     sets.permitted &= ALL_CAPABILITIES;
     sets.inheritable &= ALL_CAPABILITIES;
     let mut ids = ctx.task.credentials();
-    let old = ids.capabilities;
     if sets.permitted & !old.permitted != 0
         || sets.effective & !sets.permitted != 0
         || sets.inheritable & !(old.inheritable | old.permitted) != 0
+        || sets.inheritable & !(old.inheritable | old.bounding) != 0
     {
         return Err(Errno::EPERM);
     }
+    sets.ambient &= sets.permitted & sets.inheritable;
     ids.capabilities = sets;
     ctx.task.set_credentials(ids);
     Ok(0)

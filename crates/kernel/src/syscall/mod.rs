@@ -8,6 +8,7 @@ mod class;
 pub mod file;
 mod futex;
 mod identity;
+mod io_priority;
 pub mod ipc;
 mod membarrier;
 pub mod memory;
@@ -66,12 +67,13 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 25] = [
+    let subjects: [&[(Sysno, Handler)]; 26] = [
         advice::CALLS,
         class::CALLS,
         file::FILE_CALLS,
         futex::CALLS,
         identity::CALLS,
+        io_priority::CALLS,
         ipc::messages::CALLS,
         ipc::semaphores::CALLS,
         membarrier::CALLS,

@@ -1,4 +1,4 @@
-//! Calls about processes by descriptor: `pidfd_open`, `pidfd_send_signal`, `process_mrelease`.
+//! Calls about processes by descriptor: `pidfd_open`, `pidfd_send_signal`, `pidfd_getfd`, `process_mrelease`.
 
 use linux_raw_sys::general as raw;
 use syscalls::Sysno;
@@ -7,7 +7,9 @@ use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
 use crate::fs::file::OpenFlags;
+use crate::fs::inode::Kind;
 use crate::fs::pidfd::PidFd;
+use crate::process::access::{AccessAs, may_access};
 use crate::process::signal::info::code;
 use crate::process::signal::send::{self, permit};
 use crate::process::signal::{SigInfo, Signal};
@@ -17,6 +19,7 @@ use crate::process::{Task, find, tree};
 pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::pidfd_open, pidfd_open),
     (Sysno::pidfd_send_signal, pidfd_send_signal),
+    (Sysno::pidfd_getfd, pidfd_getfd),
     (Sysno::process_mrelease, process_mrelease),
 ];
 
@@ -55,6 +58,16 @@ pub(super) fn of_descriptor(task: &alloc::sync::Arc<Task>, fd: i32) -> Result<Pi
     }
 }
 
+/// Signals may be sent by an open `/proc/PID`, too. `EBADF`.
+fn of_directory(task: &Task, fd: i32) -> Result<PidFd, Errno> {
+    let file = task.files.lock().get(fd)?;
+    match &file.inode().kind {
+        Kind::Proc(node) => node.process().and_then(find).map(|task| PidFd::process(task.process.clone())),
+        _ => None,
+    }
+    .ok_or(Errno::EBADF)
+}
+
 fn pidfd_send_signal(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [fd, number, info, flags, ..] = ctx.args;
     let (number, flags) = (number as i32, flags as u32);
@@ -62,7 +75,7 @@ fn pidfd_send_signal(ctx: &mut SyscallContext<'_>) -> SysResult {
     if flags & !SCOPES != 0 || flags.count_ones() > 1 {
         return Err(Errno::EINVAL);
     }
-    let target = of_descriptor(ctx.task, fd as i32)?;
+    let target = of_descriptor(ctx.task, fd as i32).or_else(|_| of_directory(ctx.task, fd as i32))?;
     let scope = match flags {
         0 if target.is_thread() => SIGNAL_THREAD,
         0 => SIGNAL_THREAD_GROUP,
@@ -128,6 +141,21 @@ fn to_group(ctx: &SyscallContext<'_>, pgid: u32, signal: Option<Signal>, info: S
         }
     }
     result
+}
+
+/// pidfd_getfd(2): what another process has open.
+fn pidfd_getfd(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [fd, wanted, flags, ..] = ctx.args;
+    if flags as u32 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let target = of_descriptor(ctx.task, fd as i32)?.task()?;
+    if !may_access(ctx.task, &target, AccessAs::Real) {
+        return Err(Errno::EPERM);
+    }
+    let file = target.files.lock().get(wanted as i32)?;
+    let limit = ctx.task.process.limits.lock().soft(raw::RLIMIT_NOFILE) as usize;
+    Ok(ctx.task.files.lock().insert_from(0, limit, file, AtExec::Close)? as usize)
 }
 
 /// process_mrelease(2): the memory of a process that is dying goes at its end in any case, and soon, so there is nothing to hasten.

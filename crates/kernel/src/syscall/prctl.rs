@@ -10,6 +10,10 @@ use super::memory::call;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
+use crate::process::Task;
+use crate::process::credentials::{
+    ALL_CAPABILITIES, CAP_SETPCAP, KEEP_CAPS, LAST_CAPABILITY, NO_AMBIENT_RAISE, SECURE_BITS, SECURE_LOCKS,
+};
 use crate::process::signal::Signal;
 use crate::sched;
 
@@ -22,9 +26,6 @@ const PR_FOLDSPACE_FORK_MODE: u32 = 0x464f_4c44;
 
 /// `prctl(PR_FOLDSPACE_LIST_FRAMES, 1)`: when this process ends, who maps which frame is written to the control port. Not inherited.
 const PR_FOLDSPACE_LIST_FRAMES: u32 = 0x464f_4c46;
-
-/// What `PR_GET_TIMERSLACK` reports: Linux's default, in nanoseconds.
-const TIMER_SLACK: usize = 50_000;
 
 fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [option, value, arg3, arg4, arg5, _] = ctx.args;
@@ -94,20 +95,108 @@ fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         // There are no huge pages to disable, so they always are.
         raw::PR_SET_THP_DISABLE => rest_is_zero(Ok(0)),
         raw::PR_GET_THP_DISABLE => all_zero(Ok(1)),
-        raw::PR_SET_TIMERSLACK => Ok(0),
-        raw::PR_GET_TIMERSLACK => Ok(TIMER_SLACK),
+        raw::PR_SET_TIMERSLACK => {
+            let mut slack = task.timer_slack.lock();
+            slack.0 = if value as i64 <= 0 { slack.1 } else { value };
+            Ok(0)
+        }
+        raw::PR_GET_TIMERSLACK => Ok(task.timer_slack.lock().0 as usize),
         raw::PR_GET_TIMING => Ok(0),
         raw::PR_SET_TIMING if value == 0 => Ok(0),
         raw::PR_GET_SECCOMP => Ok(0),
-        raw::PR_SET_KEEPCAPS if value <= 1 => Ok(0),
-        raw::PR_GET_KEEPCAPS => Ok(0),
-        raw::PR_CAPBSET_READ if value <= 40 => Ok(1),
+        raw::PR_SET_KEEPCAPS
+        | raw::PR_GET_KEEPCAPS
+        | raw::PR_SET_SECUREBITS
+        | raw::PR_GET_SECUREBITS
+        | raw::PR_CAPBSET_READ
+        | raw::PR_CAPBSET_DROP
+        | raw::PR_CAP_AMBIENT => capabilities(task, option as u32, [value, arg3, arg4, arg5]),
+        // The time stamp counter is for everybody.
+        raw::PR_GET_TSC => {
+            uaccess::write(value, &(raw::PR_TSC_ENABLE as i32))?;
+            Ok(0)
+        }
+        raw::PR_SET_TSC if value == u64::from(raw::PR_TSC_ENABLE) => Ok(0),
+        raw::PR_MCE_KILL => match (value as u32, arg3 as u32) {
+            _ if arg4 | arg5 != 0 => Err(Errno::EINVAL),
+            (raw::PR_MCE_KILL_CLEAR, 0) => Ok(0),
+            (raw::PR_MCE_KILL_SET, raw::PR_MCE_KILL_LATE | raw::PR_MCE_KILL_EARLY | raw::PR_MCE_KILL_DEFAULT) => Ok(0),
+            _ => Err(Errno::EINVAL),
+        },
+        raw::PR_MCE_KILL_GET => all_zero(Ok(raw::PR_MCE_KILL_DEFAULT as usize)),
+        // Nobody counts events.
+        raw::PR_TASK_PERF_EVENTS_DISABLE | raw::PR_TASK_PERF_EVENTS_ENABLE => Ok(0),
+        // Emulated processors are not affected.
+        raw::PR_GET_SPECULATION_CTRL => match value {
+            0..=2 => rest_is_zero(Ok(0)),
+            _ => rest_is_zero(Err(Errno::ENODEV)),
+        },
         raw::PR_GET_TID_ADDRESS => {
             uaccess::write(value, &task.clear_child_tid.load(Ordering::Relaxed))?;
             Ok(0)
         }
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// What is about capabilities (`cap_task_prctl` of Linux's `security/commoncap.c`).
+fn capabilities(task: &Task, option: u32, [value, arg3, arg4, arg5]: [u64; 4]) -> SysResult {
+    let mut ids = task.credentials();
+    let bit = |capability: u64| match capability {
+        0..=LAST_CAPABILITY => Ok(1_u64 << capability),
+        _ => Err(Errno::EINVAL),
+    };
+    match option {
+        raw::PR_GET_KEEPCAPS => return Ok(usize::from(ids.secure_bits & KEEP_CAPS != 0)),
+        raw::PR_GET_SECUREBITS => return Ok(ids.secure_bits as usize),
+        raw::PR_CAPBSET_READ => return Ok(usize::from(ids.capabilities.bounding & bit(value)? != 0)),
+        raw::PR_SET_KEEPCAPS => {
+            if value > 1 {
+                return Err(Errno::EINVAL);
+            }
+            if ids.secure_bits & KEEP_CAPS << 1 != 0 {
+                return Err(Errno::EPERM);
+            }
+            ids.secure_bits = ids.secure_bits & !KEEP_CAPS | if value == 1 { KEEP_CAPS } else { 0 };
+        }
+        raw::PR_SET_SECUREBITS => {
+            let locks = ids.secure_bits & SECURE_LOCKS;
+            let locked = locks >> 1;
+            let unlocks = locks & !(value as u32) != 0;
+            let changes_locked = (ids.secure_bits ^ value as u32) & locked != 0;
+            if unlocks || changes_locked || value & !u64::from(SECURE_BITS) != 0 || !ids.may(CAP_SETPCAP) {
+                return Err(Errno::EPERM);
+            }
+            ids.secure_bits = value as u32;
+        }
+        raw::PR_CAPBSET_DROP => {
+            if !ids.may(CAP_SETPCAP) {
+                return Err(Errno::EPERM);
+            }
+            ids.capabilities.bounding &= !bit(value)?;
+        }
+        _ => {
+            let sets = &mut ids.capabilities;
+            let clears = value == u64::from(raw::PR_CAP_AMBIENT_CLEAR_ALL);
+            if arg4 | arg5 != 0 || clears && arg3 != 0 {
+                return Err(Errno::EINVAL);
+            }
+            let bit = if clears { ALL_CAPABILITIES } else { bit(arg3)? };
+            match value as u32 {
+                raw::PR_CAP_AMBIENT_IS_SET => return Ok(usize::from(sets.ambient & bit != 0)),
+                raw::PR_CAP_AMBIENT_CLEAR_ALL | raw::PR_CAP_AMBIENT_LOWER => sets.ambient &= !bit,
+                raw::PR_CAP_AMBIENT_RAISE => {
+                    if sets.permitted & sets.inheritable & bit == 0 || ids.secure_bits & NO_AMBIENT_RAISE != 0 {
+                        return Err(Errno::EPERM);
+                    }
+                    sets.ambient |= bit;
+                }
+                _ => return Err(Errno::EINVAL),
+            }
+        }
+    }
+    task.set_credentials(ids);
+    Ok(0)
 }
 
 fn fork_mode(mode: u64) -> SysResult {

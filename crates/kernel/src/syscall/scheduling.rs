@@ -41,6 +41,11 @@ pub(super) fn target(ctx: &SyscallContext<'_>) -> Result<Arc<Task>, Errno> {
     }
 }
 
+/// The same for affinities, where a number below 0 is one that nobody has.
+fn affinity_target(ctx: &SyscallContext<'_>) -> Result<Arc<Task>, Errno> {
+    if (ctx.args[0] as i32) < 0 { Err(Errno::ESRCH) } else { target(ctx) }
+}
+
 fn sched_yield(_ctx: &mut SyscallContext<'_>) -> SysResult {
     sched::yield_now();
     Ok(0)
@@ -52,7 +57,7 @@ fn sched_getaffinity(ctx: &mut SyscallContext<'_>) -> SysResult {
     if len < MASK_SIZE || len % 8 != 0 {
         return Err(Errno::EINVAL);
     }
-    let allowed = sched::affinity(&*target(ctx)?);
+    let allowed = sched::affinity(&*affinity_target(ctx)?);
     uaccess::write(mask, &allowed)?;
     Ok(MASK_SIZE as usize)
 }
@@ -62,7 +67,7 @@ fn sched_setaffinity(ctx: &mut SyscallContext<'_>) -> SysResult {
     let len = u64::from(len as u32).min(MASK_SIZE) as usize;
     let mut bytes = [0; MASK_SIZE as usize];
     uaccess::read_bytes(mask, &mut bytes[..len])?;
-    let task = target(ctx)?;
+    let task = affinity_target(ctx)?;
     let (own, other) = (ctx.task.credentials(), task.credentials());
     if ![other.euid, other.uid].contains(&own.euid) && !own.may(CAP_SYS_NICE) {
         return Err(Errno::EPERM);

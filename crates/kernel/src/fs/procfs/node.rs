@@ -208,6 +208,14 @@ fn open_file(pid: Pid, fd: i32) -> Result<Arc<File>, Errno> {
 }
 
 impl Node {
+    /// The process whose directory it is.
+    pub fn process(&self) -> Option<Pid> {
+        match *self {
+            Node::Process(pid) => Some(pid),
+            _ => None,
+        }
+    }
+
     /// The entry of that name.
     pub fn child(&self, name: &[u8]) -> Option<Node> {
         let among = |entries: &[(&str, Node)]| {

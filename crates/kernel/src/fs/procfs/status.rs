@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::Ordering;
 
 use super::process::{state_letter, threads};
 use super::system::Text;
@@ -99,11 +100,14 @@ pub fn status(task: &Arc<Task>, out: &mut Vec<u8>) {
         capabilities.inheritable,
         capabilities.permitted,
         capabilities.effective,
-        crate::process::credentials::ALL_CAPABILITIES,
-        0
+        capabilities.bounding,
+        capabilities.ambient
     ));
     let usage = process.usage();
-    text.put(format_args!("NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t0\n"));
+    text.put(format_args!(
+        "NoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\n",
+        u8::from(process.no_new_privileges.load(Ordering::Relaxed))
+    ));
     let allowed = sched::affinity(task);
     text.put(format_args!("Cpus_allowed:\t{}\nCpus_allowed_list:\t{}\n", Mask(allowed), ProcessorList(allowed)));
     text.put(format_args!("Mems_allowed:\t1\nMems_allowed_list:\t0\n"));

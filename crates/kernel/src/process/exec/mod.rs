@@ -191,7 +191,7 @@ fn credentials_after(task: &Task, file: &ExecFile) -> (Credentials, bool) {
     credentials.fsuid = credentials.euid;
     credentials.sgid = credentials.egid;
     credentials.fsgid = credentials.egid;
-    credentials.user_ids_changed(&before);
+    credentials.program_changed(credentials.euid != before.euid || credentials.egid != before.egid);
     let secure = credentials.uid != credentials.euid || credentials.gid != credentials.egid;
     (credentials, secure)
 }

@@ -6,6 +6,7 @@ use super::content_file;
 use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
 use crate::fs::file::OpenFlags;
+use crate::fs::inode::Kind;
 use crate::mm::uaccess;
 use crate::process::Task;
 use crate::syscall::SysResult;
@@ -20,6 +21,15 @@ pub fn ioctl(task: &Task, fd: i32, number: u32, argument: u64) -> SysResult {
             let on: i32 = uaccess::read(argument)?;
             let mut flags = file.flags();
             flags.set(OpenFlags::NON_BLOCKING, on != 0);
+            file.set_flags(flags);
+        }
+        request::FIOASYNC => {
+            let on: i32 = uaccess::read(argument)?;
+            if !matches!(file.inode().kind, Kind::Socket | Kind::Fifo(_) | Kind::Character(_)) {
+                return Err(Errno::ENOTTY);
+            }
+            let mut flags = file.flags();
+            flags.set(OpenFlags::ASYNC, on != 0);
             file.set_flags(flags);
         }
         // The size of a directory in blocks, or a file's map: ENOTTY, as where a file system has none.

@@ -91,6 +91,12 @@ pub fn openat2(task: &Task, dirfd: i32, path_address: u64, how: u64, size: usize
     if flags & !known != 0 || value.mode & !u64::from(PERMISSIONS) != 0 || (value.mode != 0 && !creates) {
         return Err(Errno::EINVAL);
     }
+    // What open ignores is refused here (`build_open_flags` of Linux's `fs/open.c`).
+    let beside_path = raw::O_PATH | raw::O_DIRECTORY | raw::O_NOFOLLOW | raw::O_CLOEXEC;
+    let nameless = flags & raw::__O_TMPFILE != 0;
+    if flags & raw::O_PATH != 0 && flags & !beside_path != 0 || nameless && flags & raw::O_CREAT != 0 {
+        return Err(Errno::EINVAL);
+    }
     if value.resolve != 0 {
         // Of the restrictions none is enforced: saying so is better than ignoring them.
         return Err(Errno::EINVAL);

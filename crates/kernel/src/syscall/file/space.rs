@@ -11,13 +11,16 @@ use crate::fs::path::LastLink;
 use crate::fs::permission::{self, Wanted};
 use crate::fs::regular::End;
 use crate::mm::uaccess;
-use crate::process::Task;
+use crate::process::{Task, limits};
 use crate::syscall::SysResult;
 
 fn set_len(inode: &Inode, len: u64) -> SysResult {
     let Some(regular) = inode.regular() else {
         return Err(if inode.is_directory() { Errno::EISDIR } else { Errno::EINVAL });
     };
+    if len > regular.object().len() {
+        limits::check_file_size(len)?;
+    }
     regular.set_len(len)?;
     inode.touch_modified();
     Ok(0)
@@ -68,6 +71,9 @@ pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, len: i64) -> SysR
     };
     let end = offset.checked_add(len).ok_or(Errno::EFBIG)? as u64;
     let offset = offset as u64;
+    if mode & KEEP_SIZE == 0 && end > regular.object().len() {
+        limits::check_file_size(end)?;
+    }
     match mode {
         PUNCH => regular.punch_hole(offset, end)?,
         0 | KEEP_SIZE => regular.allocate(offset, end, if mode == 0 { End::Moves } else { End::Stays })?,

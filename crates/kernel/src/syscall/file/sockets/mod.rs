@@ -39,6 +39,8 @@ fn kind_of(domain: u32, kind: u32, protocol: u32) -> Result<(Family, Style), Err
     /// `IPPROTO_TCP` and `IPPROTO_UDP`.
     const TCP: u32 = 6;
     const UDP: u32 = 17;
+    /// `IPPROTO_UDPLITE`: within a machine nothing is damaged, so it is the same.
+    const UDP_LITE: u32 = 136;
     let flags = kind & !KIND_MASK;
     if flags & !TYPE_FLAGS != 0 {
         return Err(Errno::EINVAL);
@@ -62,7 +64,7 @@ fn kind_of(domain: u32, kind: u32, protocol: u32) -> Result<(Family, Style), Err
     }
     let style = match kind {
         net::SOCK_STREAM if local || matches!(protocol, 0 | TCP) => Style::Stream,
-        net::SOCK_DGRAM if local || matches!(protocol, 0 | UDP) => Style::Datagrams,
+        net::SOCK_DGRAM if local || matches!(protocol, 0 | UDP | UDP_LITE) => Style::Datagrams,
         net::SOCK_SEQPACKET if local => Style::Packets,
         net::SOCK_RAW if local => Style::Datagrams,
         net::SOCK_STREAM | net::SOCK_DGRAM => return Err(Errno::EPROTONOSUPPORT),
