@@ -149,6 +149,18 @@ static void without_waiting(void)
 	CHECK_ERRNO(send(client, &byte, 1, MSG_NOSIGNAL), EPIPE);
 	CHECK_EQ(close(client), 0);
 	CHECK_EQ(close(listening), 0);
+	/* So does who lingers for no time. */
+	int again = server(AF_INET, "127.0.0.1", SOCK_STREAM);
+	struct linger none = { .l_onoff = 1 };
+	length = place(&address, AF_INET, "127.0.0.1", port_of(again));
+	client = fresh(AF_INET, SOCK_STREAM);
+	CHECK_EQ(connect(client, &address.any, length), 0);
+	CHECK((accepted = accept(again, NULL, NULL)) >= 0);
+	CHECK_EQ(setsockopt(client, SOL_SOCKET, SO_LINGER, &none, sizeof none), 0);
+	CHECK_EQ(close(client), 0);
+	CHECK_ERRNO(read(accepted, &byte, 1), ECONNRESET);
+	CHECK_EQ(close(accepted), 0);
+	CHECK_EQ(close(again), 0);
 	/* Nobody is there any more. */
 	client = fresh(AF_INET, SOCK_STREAM);
 	CHECK_ERRNO(connect(client, &address.any, length), ECONNREFUSED);

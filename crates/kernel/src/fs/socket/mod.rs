@@ -455,7 +455,8 @@ impl Drop for Socket {
         if self.style() != Style::Datagrams || one_of_a_pair {
             if let Some(link) = self.link().filter(|_| self.style() != Style::Datagrams) {
                 let unread = !link.incoming.state.lock().messages.is_empty();
-                link.outgoing.state.lock().reset = unread || self.abandoned.load(Ordering::Relaxed);
+                let abrupt = self.inet().is_some() && self.options.ends_at_once();
+                link.outgoing.state.lock().reset = unread || abrupt || self.abandoned.load(Ordering::Relaxed);
             }
             // Both directions end, whatever is still in them.
             if let Some(link) = self.link() {

@@ -3,6 +3,8 @@
 use alloc::collections::BTreeMap;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use linux_raw_sys::net;
+
 use super::Manner;
 use crate::fs::File;
 use crate::sync::Mutex;
@@ -30,6 +32,11 @@ impl Options {
     /// How a plain write is done.
     pub fn sending(&self, file: &File) -> Manner {
         Manner { deadline: deadline(&self.send_timeout), non_blocking: file.non_blocking(), ..Manner::default() }
+    }
+
+    /// Whether closing breaks the connection off (`SO_LINGER` with no time).
+    pub fn ends_at_once(&self) -> bool {
+        self.kept(net::SOL_SOCKET, net::SO_LINGER) == Some(0)
     }
 
     /// Keeps a value.
