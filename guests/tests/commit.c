@@ -135,6 +135,21 @@ static void never(void)
 	CHECK(shmctl(id, IPC_RMID, NULL) == 0);
 	CHECK(maps(room - SLACK, BOTH, MAP_PRIVATE));
 
+	/* A file in memory is promised page by page, as it gets them. */
+	int file = (int)syscall(SYS_memfd_create, "promises", 0);
+	CHECK(file >= 0 && ftruncate(file, (off_t)(2 * room)) == 0);
+	CHECK(maps(room - SLACK, BOTH, MAP_PRIVATE));
+	CHECK(fallocate(file, 0, 0, (off_t)(room / 2)) == 0);
+	CHECK(!maps(room / 2 + SLACK, BOTH, MAP_PRIVATE));
+	CHECK(maps(room / 2 - SLACK, BOTH, MAP_PRIVATE));
+	CHECK(fallocate(file, 0, 0, (off_t)(room + SLACK)) == -1 && errno == ENOSPC);
+	CHECK(fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)(room / 4)) == 0);
+	CHECK(maps(room / 2 + SLACK, BOTH, MAP_PRIVATE));
+	CHECK(close(file) == 0);
+	CHECK(maps(room - SLACK, BOTH, MAP_PRIVATE));
+	char *shared = map(2 * room, BOTH, MAP_SHARED | MAP_NORESERVE);
+	CHECK(shared == MAP_FAILED && errno == ENOMEM);
+
 	set("overcommit_memory", 0);
 	set("overcommit_ratio", 50);
 	CHECK_EQ(setting("overcommit_kbytes"), 0);

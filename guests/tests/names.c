@@ -127,6 +127,14 @@ static void shared_memory(void)
 	});
 	CHECK_AREAS(other, 6, "0+6 rw-s @0 [anon_shmem:shared]");
 	CHECK(munmap(base, 6 * PAGE) == 0 && munmap(other, 6 * PAGE) == 0);
+	/* So may a file be named that had no path when it was mapped: a memfd, and one that has been removed. */
+	int fd = memory_file("unlinked", 4);
+	base = place_for(8, PAGE);
+	CHECK(mmap(base, 4 * PAGE, RW, MAP_SHARED | MAP_FIXED, fd, 0) == base);
+	CHECK(mmap(base + 4 * PAGE, 4 * PAGE, RW, MAP_PRIVATE | MAP_FIXED, fd, 0) == base + 4 * PAGE);
+	CHECK_EQ(name(base, 1, 4, "memfd"), 0);
+	CHECK_AREAS(base, 8, "0+1 rw-s @0 memfd:unlinked (deleted), 1+3 rw-s @1 [anon_shmem:memfd], 4+1 rw-p @0 [anon_shmem:memfd], 5+3 rw-p @1 memfd:unlinked (deleted)");
+	CHECK(munmap(base, 8 * PAGE) == 0 && close(fd) == 0);
 	/* A segment of System V is a file, so to speak. */
 	int segment = shmget(IPC_PRIVATE, PAGE, 0600);
 	CHECK(segment >= 0);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::compare::{Aspect, Difference, Tally, Verdict, compare, show_outcome};
+use crate::compare::{Aspect, Difference, Rule, Tally, Verdict, compare, show_outcome};
 use crate::generate::{Menu, sequence};
 use crate::hosted::{Machine, MachineError, Ran};
 use crate::op::Op;
@@ -102,8 +102,14 @@ impl Pair {
         counts: &mut Counts,
     ) -> Result<Option<Found>, CampaignError> {
         let ops = sequence(seed, number, menu);
-        let both = self.both(&ops)?;
-        let verdict = both.verdict(&ops, &mut counts.rules);
+        let (mut both, mut tally) = (self.both(&ops)?, Tally::default());
+        let mut verdict = both.verdict(&ops, &mut tally);
+        if verdict.may_be_reclaim() {
+            (both, tally) = (self.both(&ops)?, Tally::default());
+            verdict = both.verdict(&ops, &mut tally);
+            Rule::Reclaimed.count(&mut tally, u64::from(!verdict.may_be_reclaim()));
+        }
+        counts.rules.iter_mut().zip(tally).for_each(|(sum, count)| *sum += count);
         counts.note(&ops, &both.theirs, &verdict);
         match verdict {
             Verdict::Different(difference) => {

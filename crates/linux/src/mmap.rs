@@ -81,7 +81,10 @@ pub fn mmap(
     // Since 6.7: a stack of huge pages would be mostly unused.
     vma.set(VmaFlags::NO_HUGE_PAGE, flags & abi::MAP_STACK != 0);
     let (backing, page_offset) = match content {
-        Content::Object(object) => (Backing::Object(object), offset / PAGE),
+        Content::Object(object) => {
+            vma.set(VmaFlags::UNLINKED, object.is_unlinked());
+            (Backing::Object(object), offset / PAGE)
+        }
         Content::Zeros | Content::ZerosOf(_) if vma.contains(VmaFlags::SHARED) => {
             let reserve = if vma.contains(VmaFlags::NO_RESERVE) { Reserve::No } else { Reserve::Yes };
             let object = caller.shared_memory(len, reserve);

@@ -65,13 +65,14 @@ impl IoVec {
         Ok(vectors)
     }
 
-    /// The same for ranges of the address space itself (`import_iovec`): all of them in the user half, cut to [`MAX_BYTES`] together.
+    /// The same for ranges of the address space itself (`import_iovec`): all of them in the user half, cut to [`MAX_BYTES`] together. Of `count` only the
+    /// lower 32 bits are looked at, as there.
     ///
     /// # Errors
     ///
     /// As [`IoVec::read`]; `EFAULT`: one leaves the user half.
     pub fn import(space: &AddressSpace, address: u64, count: u64) -> Result<IoVecs, Errno> {
-        let mut vectors = IoVec::read(space, address, count)?;
+        let mut vectors = IoVec::read(space, address, count & u64::from(u32::MAX))?;
         let single = vectors.len() == 1;
         let mut total = 0;
         for vector in &mut vectors {

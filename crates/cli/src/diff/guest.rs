@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use foldspace_diff::campaign::{Counts, Found};
-use foldspace_diff::compare::{Difference, Verdict, compare};
+use foldspace_diff::compare::{Difference, Tally, Verdict, compare};
 use foldspace_diff::generate::{Menu, sequence};
 use foldspace_diff::{Helper, Op, Step, c_program, read_step};
 
@@ -48,8 +48,11 @@ pub fn compare_inside(args: &args::Diff, menu: &Menu, groups: &str) -> Result<Ou
         let ops = sequence(args.seed, number as u64, menu);
         let their = match &mut reference {
             Reference::Host(helper) => {
-                helper.begin(&ops)?;
-                helper.finish()?.0
+                let mut their = on_host(helper, &ops)?;
+                if compare(&ops, our, &their, &mut Tally::default()).may_be_reclaim() {
+                    their = on_host(helper, &ops)?;
+                }
+                their
             }
             Reference::Inside(steps) => steps.get(number).cloned().unwrap_or_default(),
         };
@@ -63,6 +66,11 @@ pub fn compare_inside(args: &args::Diff, menu: &Menu, groups: &str) -> Result<Ou
     }
     outcome.elapsed = began.elapsed();
     Ok(outcome)
+}
+
+fn on_host(helper: &mut Helper, ops: &[Op]) -> Result<Vec<Step>> {
+    helper.begin(ops)?;
+    Ok(helper.finish()?.0)
 }
 
 fn count(ops: &[Op], ours: &[Step], theirs: &[Step], counts: &mut Counts) -> Option<Difference> {

@@ -34,6 +34,8 @@ pub enum Aspect {
     Size(&'static str),
     /// mincore.
     InCore,
+    /// mincore: Linux has not a page of a file that it should have. What it reclaims meanwhile looks so, too, but only once.
+    Missing,
     /// Bytes.
     Content,
     /// One of the two came to an end before the other.
@@ -51,6 +53,13 @@ pub enum Verdict {
     Parted(usize),
     /// Not equal.
     Different(Difference),
+}
+
+impl Verdict {
+    /// Whether the difference may be what Linux reclaimed meanwhile: the sequence is to be done once more ([`Rule::Reclaimed`]).
+    pub fn may_be_reclaim(&self) -> bool {
+        matches!(self, Verdict::Different(difference) if difference.aspect == Aspect::Missing)
+    }
 }
 
 /// Compares what came of `ops` in Foldspace (`ours`) and on Linux (`theirs`).
@@ -109,4 +118,26 @@ pub fn compare(ops: &[Op], ours: &[Step], theirs: &[Step], tally: &mut Tally) ->
         return Verdict::Different(Difference { at, aspect: Aspect::Length, text });
     }
     Verdict::Equal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::look::Area;
+
+    /// Only a page of a file that Linux alone has not may have been reclaimed; whatever else mincore says differently is a difference at once.
+    #[test]
+    fn what_linux_may_have_reclaimed_is_told_from_what_differs() {
+        let step = |file: u32, in_core: bool| {
+            let area = Area { start: 0x4000_0000, end: 0x4000_1000, access: *b"rw-s", file, ..Area::default() };
+            let look = Look { areas: vec![area], in_core: vec![in_core], content: 0 };
+            [Step { look: Some(look), ..Step::default() }]
+        };
+        let ops = [Op { process: 0, call: Call::LookDeep }];
+        let verdict = |file, ours, theirs| compare(&ops, &step(file, ours), &step(file, theirs), &mut Tally::default());
+        assert!(verdict(1, true, false).may_be_reclaim());
+        assert!(!verdict(1, false, true).may_be_reclaim());
+        assert!(!verdict(0, true, false).may_be_reclaim());
+        assert_eq!(verdict(1, true, true), Verdict::Equal);
+    }
 }

@@ -38,10 +38,12 @@ pub enum Rule {
     Rounding,
     /// See [`RULES`].
     Pinned,
+    /// See [`RULES`].
+    Reclaimed,
 }
 
 /// Each rule: what it says, and why that is right.
-pub const RULES: [(&str, &str); 13] = [
+pub const RULES: [(&str, &str); 14] = [
     (
         "lines that Linux keeps apart",
         "Linux does not merge areas with different anon_vmas (after a fork, a move, or touched one by one), nor moved anonymous areas whose \
@@ -112,6 +114,12 @@ pub const RULES: [(&str, &str); 13] = [
          mm/internal.h), and a page that was written so is dirty itself, not only where it is mapped, so that MADV_FREE of it does nothing while it is shared; \
          so is one that mlock or MADV_POPULATE_WRITE found clean after MADV_FREE (FOLL_TOUCH in mm/gup.c). Foldspace copies where it is, and knows dirty \
          entries only. From the first such call of a sequence on, only Private_Dirty and Locked of private areas, after MADV_FREE only more Private_Dirty on Linux.",
+    ),
+    (
+        "pages that Linux reclaimed meanwhile",
+        "Linux may drop a page of a memfd that was never written at any time (`mm can drop undirtied hole pages behind our back`, shmem_recalc_inode in mm/shmem.c): \
+         under pressure, or where DAMON pages out what is not used. A sequence in which mincore misses such a page on Linux only is done once more on both sides, and \
+         what is compared is that; a difference that it shows again is one.",
     ),
 ];
 
@@ -458,7 +466,8 @@ fn same_core(ours: &Look, theirs: &Look, history: &History, tally: &mut Tally) -
             continue;
         }
         let text = format!("page {page:x}: {our} in Foldspace, {their} on Linux\n{}", show_areas(&theirs.areas));
-        return Err((Aspect::InCore, text));
+        let aspect = if area.file != 0 && *our { Aspect::Missing } else { Aspect::InCore };
+        return Err((aspect, text));
     }
     Ok(())
 }

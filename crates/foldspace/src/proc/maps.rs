@@ -92,7 +92,7 @@ pub(super) fn origin(vma: &Vma) -> (Identity, u64) {
 pub(super) fn name(vma: &Vma, marks: &Marks, out: &mut Vec<u8>) {
     if let Backing::Object(object) = &vma.backing {
         match &vma.name {
-            Some(name) if object.is_anonymous() => bracketed(b"anon_shmem:", name, out),
+            Some(name) => bracketed(b"anon_shmem:", name, out),
             _ => object.path(out),
         }
     } else if let Backing::Reference(reference) = &vma.backing

@@ -69,12 +69,11 @@ impl AddressSpace {
 
     /// Drops what is present in `part`, all of it mapped; guards stay. The caller holds the writers' lock.
     pub(super) fn discard_part(&self, guard: &Guard, part: PageRange) -> Result<()> {
-        let may_have_guards = self.may_have_guards();
-        let touch = if may_have_guards { Touch::EdgesAndGuards } else { Touch::Edges };
+        let touch = if self.may_have_guards() { Touch::EdgesAndGuards } else { Touch::Edges };
         let mut garbage = Garbage::new();
         let owned = self.tables().own_range(part, touch, &mut garbage);
         if owned.is_ok() {
-            self.tables().clear_pages(part, &mut garbage, may_have_guards);
+            self.tables().clear_pages(part, &mut garbage, touch);
         }
         self.finish(&mut garbage, guard, part);
         owned

@@ -472,7 +472,12 @@ fn out_of_memory(_: Error) -> Fault {
 
 /// Why an object has no page to give.
 fn failed(error: Error) -> Fault {
-    if error == Error::Poisoned { Fault::Poisoned } else { Fault::OutOfMemory }
+    match error {
+        Error::Poisoned => Fault::Poisoned,
+        // A page of an object may not be promised: SIGBUS, as past the end (`shmem_fault` in Linux's `mm/shmem.c`).
+        Error::CommitLimit => Fault::PastEnd,
+        _ => Fault::OutOfMemory,
+    }
 }
 
 /// What an access to a marker is.

@@ -5,7 +5,7 @@ use crossbeam_epoch::Guard;
 use super::change::whole_pages;
 use super::limits::{is_accountable, may_expand, may_lock};
 use super::lock::LOCK;
-use super::place::Search;
+use super::place::{Search, Wanted};
 use super::{AddressSpace, Layout, MapRequest, Placement, retry_after_reclaim};
 use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
@@ -42,7 +42,8 @@ impl AddressSpace {
         if totals.vmas as u64 > max_vmas {
             return Err(Error::TooManyVmas);
         }
-        let range = Search::new(self, version, layout, &request.backing, len).place(request.placement)?;
+        let wanted = Wanted { backing: &request.backing, page_offset: request.page_offset, len };
+        let range = Search::new(self, version, layout, wanted).place(request.placement)?;
         let mut flags = self.new_flags(layout, request.flags.difference(VmaFlags::FILE));
         let pages = range.pages();
         // Also of what cannot be locked.

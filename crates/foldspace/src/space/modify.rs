@@ -8,6 +8,9 @@
 //!   after      |    A   |    A'B    |    C'   | D'|   D    |     a turned piece merges with its neighbours where it may;
 //!                                                                two that were not turned stay as they were
 //! ```
+//!
+//! A range with very many VMAs is changed in parts, each of which publishes, from the lowest address up. So what one call takes of the heap at a time is
+//! bounded, and who reads meanwhile finds a first part changed and the rest not yet, as on Linux, which goes VMA by VMA.
 
 use crossbeam_epoch::Guard;
 use smallvec::SmallVec;
@@ -17,6 +20,9 @@ use super::change::join;
 use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::vma::{Change, VersionRef, Vma, VmaFlags};
+
+/// VMAs that one part of a change has: what is planned for them takes some tens of kilobytes.
+const PART: usize = 256;
 
 /// What a hole in the range means.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,6 +48,8 @@ pub(super) struct Modification {
     pieces: SmallVec<[Piece; 4]>,
     /// What was turned.
     pub(super) turned: Turned,
+    /// What is left of the range, if it has more VMAs than one part may have.
+    pub(super) rest: Option<PageRange>,
 }
 
 impl AddressSpace {
@@ -51,11 +59,12 @@ impl AddressSpace {
     /// # Errors
     ///
     /// As on Linux, what comes before a refusal of `turn`, [`Error::TooManyVmas`], or, with [`Holes::End`], a hole is changed all the
-    /// same; [`Error::NotMapped`] if there are holes. [`Error::OutOfMemory`]: nothing is changed.
+    /// same; [`Error::NotMapped`] if there are holes. [`Error::OutOfMemory`]: nothing is changed, but for whole parts of [`PART`] VMAs at the
+    /// start of the range; `turn` must leave what it has turned, so that it can be tried again.
     pub(super) fn modify(
         &self,
         guard: &Guard,
-        range: PageRange,
+        mut range: PageRange,
         holes: Holes,
         mut turn: impl FnMut(&mut Vma, &Vma) -> Result<()>,
     ) -> Result<()> {
@@ -72,11 +81,19 @@ impl AddressSpace {
                 return Ok(());
             }
         }
-        let (modification, outcome) = self.modify_many(guard, range, holes, &mut turn)?;
-        if let Some(mut change) = self.plan_many(guard, modification)? {
-            change.publish();
+        let mut so_far = Ok(());
+        loop {
+            let (modification, outcome) = self.modify_many(guard, range, holes, &mut turn)?;
+            let rest = modification.rest;
+            if let Some(mut change) = self.plan_many(guard, modification)? {
+                change.publish();
+            }
+            // A hole that is passed over is said at the end, if nothing else is.
+            match rest {
+                None => return outcome.and(so_far),
+                Some(rest) => (range, so_far) = (rest, so_far.and(outcome)),
+            }
         }
-        outcome
     }
 
     /// The VMA that covers all of the range of a change, if it may be cut at both ends.
@@ -88,7 +105,7 @@ impl AddressSpace {
         })
     }
 
-    /// Turns what is in the range, as far as that goes, and says how it ended. An error of the function itself is [`Error::OutOfMemory`].
+    /// Turns what is in the range, as far as that goes and one part reaches, and says how it ended. An error of the function itself is [`Error::OutOfMemory`].
     pub(super) fn modify_many(
         &self,
         guard: &Guard,
@@ -100,8 +117,12 @@ impl AddressSpace {
         let mut modification = Modification::default();
         let mut vmas = version.summary().totals.vmas as u64;
         let (mut reached, mut has_holes) = (range.start(), false);
-        for vma in version.range(range) {
+        for (count, vma) in version.range(range).enumerate() {
             let Some(part) = vma.range.intersect(range) else { continue };
+            if count == PART {
+                modification.rest = PageRange::new(reached, range.end());
+                return Ok((modification, if has_holes { Err(Error::NotMapped) } else { Ok(()) }));
+            }
             has_holes |= part.start() > reached;
             if has_holes && holes == Holes::End {
                 return Ok((modification, Err(Error::NotMapped)));

@@ -4,10 +4,11 @@ use super::modify::Holes;
 use super::{AddressSpace, retry_after_reclaim};
 use crate::addr::PageRange;
 use crate::error::{Error, Result};
-use crate::vma::{Backing, Name};
+use crate::vma::{Backing, Name, VmaFlags};
 
 impl AddressSpace {
-    /// Names the anonymous memory in `range`, shared anonymous memory too; `None` takes names away. All VMAs named by one call, and what
+    /// Names the anonymous memory in `range`, shared anonymous memory and what shows an object without a path
+    /// ([`VmaFlags::UNLINKED`]) too; `None` takes names away. All VMAs named by one call, and what
     /// is split or forked from them, share the one copy of the name. Which names are allowed is for the caller to check.
     ///
     /// # Errors
@@ -21,7 +22,7 @@ impl AddressSpace {
             self.modify(guard, range, Holes::Skip, |piece, vma| {
                 let is_file = match &vma.backing {
                     Backing::Anonymous => false,
-                    Backing::Object(object) => !object.is_anonymous(),
+                    Backing::Object(object) => !object.is_anonymous() && !vma.flags.contains(VmaFlags::UNLINKED),
                     // Also of zeros (`/dev/zero`): what has a path has no name.
                     Backing::Reference(reference) => reference.file().is_some(),
                 };

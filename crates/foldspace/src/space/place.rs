@@ -1,7 +1,7 @@
 //! Where new mappings go: Linux's `get_unmapped_area` (`mm/mmap.c`, `arch/x86/kernel/sys_x86_64.c`), top-down.
 
 use super::{AddressSpace, Layout, Placement, STACK_GUARD_GAP};
-use crate::addr::{Level, PAGE_SIZE, PageRange, USER_END, VirtAddr};
+use crate::addr::{Level, PAGE_SHIFT, PAGE_SIZE, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
 use crate::vma::{Backing, GapRequest, VersionRef, VmaFlags};
 
@@ -13,7 +13,7 @@ const LOW_END: VirtAddr = VirtAddr(0x8000_0000);
 const UPWARDS_START: VirtAddr = VirtAddr(USER_END.get() / 3).page_floor();
 
 impl AddressSpace {
-    /// Where [`AddressSpace::map`] would put `len` bytes (a multiple of the page size) of `backing` now. Changes nothing.
+    /// Where [`AddressSpace::map`] would put the first `len` bytes (a multiple of the page size) of `backing` now. Changes nothing.
     ///
     /// # Errors
     ///
@@ -21,9 +21,18 @@ impl AddressSpace {
     pub fn find_place(&self, placement: Placement, len: u64, backing: &Backing) -> Result<VirtAddr> {
         let layout = self.writer.lock();
         let guard = self.memory.pin();
-        let search = Search::new(self, self.vmas.load(&guard), &layout, backing, len);
+        let search = Search::new(self, self.vmas.load(&guard), &layout, Wanted { backing, page_offset: 0, len });
         search.place(placement).map(PageRange::start)
     }
+}
+
+/// What room is searched for.
+pub(super) struct Wanted<'b> {
+    pub(super) backing: &'b Backing,
+    /// First page of the backing.
+    pub(super) page_offset: u64,
+    /// Bytes.
+    pub(super) len: u64,
 }
 
 /// A search for room for `len` bytes.
@@ -32,22 +41,34 @@ pub(super) struct Search<'t> {
     base: VirtAddr,
     lowest: VirtAddr,
     len: u64,
+    /// What it begins at should be as far from a multiple of this
     align: u64,
+    /// as this.
+    offset: u64,
 }
 
 impl<'t> Search<'t> {
     /// Private memory of whole huge pages begins at one, unless asked for elsewhere: Linux does so whenever it is built for transparent huge pages,
-    /// whether they are used or not (`__get_unmapped_area`, since 6.7).
+    /// whether they are used or not (`__get_unmapped_area`, since 6.7). A file that says so, of which a whole huge page is mapped, is placed so that this could
+    /// be one.
     pub(super) fn new(
         space: &AddressSpace,
         version: VersionRef<'t>,
         layout: &Layout,
-        backing: &Backing,
-        len: u64,
+        wanted: Wanted<'_>,
     ) -> Search<'t> {
         const HUGE: u64 = Level::L2.entry_span();
-        let align = if len.is_multiple_of(HUGE) && !backing.has_offsets() { HUGE } else { PAGE_SIZE };
-        Search { version, base: layout.mmap_base, lowest: space.memory.lowest_address(), len, align }
+        let (len, mut offset) = (wanted.len, 0);
+        let align = match wanted.backing {
+            Backing::Object(object) if len >= HUGE && object.is_placed_by_tables() => {
+                offset = (wanted.page_offset << PAGE_SHIFT) & (HUGE - 1);
+                // Up to the first whole one, and that.
+                if len >= (HUGE - offset) % HUGE + HUGE { HUGE } else { PAGE_SIZE }
+            }
+            backing if len.is_multiple_of(HUGE) && !backing.has_offsets() => HUGE,
+            _ => PAGE_SIZE,
+        };
+        Search { version, base: layout.mmap_base, lowest: space.memory.lowest_address(), len, align, offset }
     }
 
     /// The range that a mapping takes.
@@ -99,7 +120,9 @@ impl<'t> Search<'t> {
         if self.align > PAGE_SIZE
             && let Some(start) = search(self.len + self.align)
         {
-            return Some(VirtAddr((start.get() & !(self.align - 1)) + self.align));
+            // Upwards, by a whole huge page if it happens to lie right.
+            let up = self.offset.wrapping_sub(start.get()) & (self.align - 1);
+            return Some(VirtAddr(start.get() + if up == 0 { self.align } else { up }));
         }
         search(self.len)
     }

@@ -40,7 +40,8 @@ impl AddressSpace {
     ///
     /// As on Linux, what comes before the first hole ([`Error::NotMapped`]) or VMA for which it is refused is changed all the same:
     /// [`Error::AccessDenied`] by what the VMA may be given, [`Error::Sealed`], [`Error::NoRoom`] if private memory becomes writable and
-    /// RLIMIT_DATA is reached, [`Error::CommitLimit`], [`Error::TooManyVmas`]. [`Error::OutOfMemory`]: nothing is changed.
+    /// RLIMIT_DATA is reached, [`Error::CommitLimit`], [`Error::TooManyVmas`]. [`Error::OutOfMemory`]: nothing is changed, but
+    /// for whole parts of some hundred VMAs at the start of a range that has more.
     pub fn protect(&self, range: PageRange, access: VmaFlags) -> Result<()> {
         retry_after_reclaim(&self.memory, |guard| {
             let layout = self.writer.lock();
@@ -69,8 +70,7 @@ impl AddressSpace {
     }
 
     fn protect_locked(&self, guard: &Guard, layout: &Layout, range: PageRange, access: VmaFlags) -> Result<()> {
-        let version = self.vmas.load(guard);
-        let mut turn = Turn { space: self, layout, access, version, data_growth: 0, charge: self.memory.charge() };
+        let mut turn = self.turn(guard, layout, access);
         // Not moved about: a change is large.
         {
             let mut change = self.vmas.change(guard, range);
@@ -86,22 +86,34 @@ impl AddressSpace {
         self.protect_many(guard, range, turn)
     }
 
+    #[inline(always)]
+    fn turn<'s>(&'s self, guard: &'s Guard, layout: &'s Layout, access: VmaFlags) -> Turn<'s> {
+        let version = self.vmas.load(guard);
+        Turn { space: self, layout, access, version, data_growth: 0, charge: self.memory.charge() }
+    }
+
     /// Any number of VMAs, and holes.
     #[inline(never)]
-    fn protect_many(&self, guard: &Guard, range: PageRange, mut turn: Turn<'_>) -> Result<()> {
-        let (modification, outcome) = self.modify_many(guard, range, Holes::End, &mut |piece, vma| {
-            piece.flags = turn.flags(vma, piece.range.pages())?;
-            Ok(())
-        })?;
-        let turned = modification.turned.clone();
-        let ends = turned.first().zip(turned.last()).map(|(first, last)| (first.0.start(), last.0.end()));
-        let touched = ends.and_then(|(start, end)| PageRange::new(start, end));
-        if let Some(touched) = touched
-            && let Some(mut change) = self.plan_many(guard, modification)?
-        {
-            self.publish_access(&mut change, guard, touched, &turned, turn.charge)?;
+    fn protect_many<'s>(&'s self, guard: &'s Guard, mut range: PageRange, mut turn: Turn<'s>) -> Result<()> {
+        loop {
+            let (modification, outcome) = self.modify_many(guard, range, Holes::End, &mut |piece, vma| {
+                piece.flags = turn.flags(vma, piece.range.pages())?;
+                Ok(())
+            })?;
+            let (turned, rest) = (modification.turned.clone(), modification.rest);
+            let (layout, access) = (turn.layout, turn.access);
+            let ends = turned.first().zip(turned.last()).map(|(first, last)| (first.0.start(), last.0.end()));
+            let touched = ends.and_then(|(start, end)| PageRange::new(start, end));
+            if let Some(touched) = touched
+                && let Some(mut change) = self.plan_many(guard, modification)?
+            {
+                self.publish_access(&mut change, guard, touched, &turned, turn.charge)?;
+            }
+            match rest {
+                None => return outcome,
+                Some(rest) => (range, turn) = (rest, self.turn(guard, layout, access)),
+            }
         }
-        outcome
     }
 
     /// Publishes a change of permissions and brings the tables under it in line: `changed` are the parts of `touched` with their new flags.

@@ -7,7 +7,7 @@ use crossbeam_epoch::Guard;
 
 use super::limits::{is_data, may_expand, may_lock};
 use super::lock::LOCK;
-use super::place::Search;
+use super::place::{Search, Wanted};
 use super::{AddressSpace, Layout, Placement, retry_after_reclaim};
 use crate::addr::{PAGE_SHIFT, PAGE_SIZE, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
@@ -182,7 +182,8 @@ impl AddressSpace {
             Destination::Hint(addr) => Placement::Hint(addr),
             Destination::Fixed(addr) => Placement::Fixed(addr),
         };
-        let target = Search::new(self, version, layout, &area.backing, new_len).place(placement)?;
+        let wanted = Wanted { backing: &area.backing, page_offset: offset, len: new_len };
+        let target = Search::new(self, version, layout, wanted).place(placement)?;
         // As Linux has it (`vrm_overlaps`), also where only the first byte of what is mapped again lies inside.
         if start < target.end() && start.get() + len > target.start().get() {
             return Err(Error::BadRange);

@@ -193,10 +193,10 @@ impl<'m> Root<'m> {
         }
     }
 
-    /// Takes the pages out of `range`, whose edges are exclusive, but no guards. `may_have_guards`: then the tables that have some are exclusive
-    /// too ([`Touch::EdgesAndGuards`]).
-    pub(crate) fn clear_pages(&self, range: PageRange, garbage: &mut Garbage, may_have_guards: bool) {
-        self.clear_all_but(range, garbage, &Spare { tables: &|_| true, guards: may_have_guards });
+    /// Takes the pages out of `range`, what was made exclusive of it by `touch`. No guards: they are looked for where they were then
+    /// ([`Touch::EdgesAndGuards`]).
+    pub(crate) fn clear_pages(&self, range: PageRange, garbage: &mut Garbage, touch: Touch) {
+        self.clear_all_but(range, garbage, &Spare { tables: &|_| true, guards: touch == Touch::EdgesAndGuards });
     }
 
     /// As [`Root::clear_range`], where entries have been taken out already: tables that are empty since then go too.

@@ -68,6 +68,8 @@ bitflags! {
         const WATCH_WRITES = 1 << 25;
         /// Pages that the object has and that are not mapped here are the watcher's to show.
         const WATCH_UNMAPPED = 1 << 26;
+        /// What it shows is an object that no path led to when it was mapped: it may be named, as anonymous memory may.
+        const UNLINKED = 1 << 29;
         /// It shows zeros of a file ([`Reference::zeros_of`]). Set when it is mapped, for the tree's summaries.
         const FILE_OF_ZEROS = 1 << 30;
         /// It shows an object. Set when it is mapped, so that the tree's summaries say where there are such areas.

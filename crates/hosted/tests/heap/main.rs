@@ -3,6 +3,7 @@
 //! An allocation that cannot fail, only abort, ends the process; so each attempt runs in a process of its own, which is this test binary again.
 
 mod allocator;
+mod many;
 mod operations;
 
 use std::env;

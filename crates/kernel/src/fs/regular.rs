@@ -61,6 +61,20 @@ impl Source for FileSource {
         self.in_memory_only
     }
 
+    /// What came from the archive is there again whenever it is wanted.
+    fn commits_pages(&self) -> bool {
+        self.content.is_empty()
+    }
+
+    /// Memfds are not, as on Linux, where `transparent_hugepage/shmem_enabled` says so at first.
+    fn is_placed_by_tables(&self) -> bool {
+        !self.in_memory_only
+    }
+
+    fn is_unlinked(&self) -> bool {
+        matches!(&*self.label.lock(), Label::Removed(_))
+    }
+
     fn path(&self, out: &mut Vec<u8>) {
         match &*self.label.lock() {
             Label::Name(dentry) => {
@@ -315,7 +329,7 @@ impl Regular {
 /// What a lack of memory means to a writer of a file.
 fn no_space(error: foldspace::Error) -> Errno {
     match error {
-        foldspace::Error::OutOfMemory | foldspace::Error::NoRoom => Errno::ENOSPC,
+        foldspace::Error::OutOfMemory | foldspace::Error::NoRoom | foldspace::Error::CommitLimit => Errno::ENOSPC,
         foldspace::Error::BadRange => Errno::EFBIG,
         other => other.into(),
     }

@@ -80,6 +80,11 @@ impl Source for SegmentSource {
     fn is_shared_memory(&self) -> bool {
         true
     }
+
+    /// Those of SHM_NORESERVE; others are charged whole.
+    fn commits_pages(&self) -> bool {
+        true
+    }
 }
 
 /// How a segment is held.

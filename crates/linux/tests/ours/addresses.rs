@@ -2,7 +2,7 @@
 
 use foldspace::VirtAddr;
 use foldspace::space::Layout;
-use foldspace_linux::{Capability, Errno, abi, brk, mlockall, prctl_set_mm, process_madvise};
+use foldspace_linux::{Capability, Errno, IoVec, abi, brk, mlockall, prctl_set_mm, process_madvise};
 
 use super::{AT, PAGE, Process};
 
@@ -169,4 +169,14 @@ fn advice_to_others_is_for_who_may_and_of_few_kinds() {
     // Empty ranges between others are passed over.
     put(&process, AT, &[AT, PAGE, AT + 64 * PAGE, 0, AT, PAGE]);
     assert_eq!(advise(&process, 3, MADV_COLD, 0), Ok(2 * PAGE));
+}
+
+/// Linux takes the number of ranges as an `unsigned` where they are the caller's own (`import_iovec`), and as a `size_t` where they are not.
+#[test]
+fn of_a_number_of_own_ranges_the_lower_half_counts() {
+    let process = Process::new();
+    process.map(0, 1, abi::PROT_READ | abi::PROT_WRITE);
+    let own = |count| IoVec::import(&process.space, AT, count).map(|ranges| ranges.len());
+    assert_eq!((own(1 << 32), own((1 << 62) + 2), own(1025)), (Ok(0), Ok(2), Err(Errno::EINVAL)));
+    assert_eq!(IoVec::read(&process.space, AT, 1 << 32).map(drop), Err(Errno::EINVAL));
 }

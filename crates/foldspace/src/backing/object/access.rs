@@ -73,7 +73,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// Out of memory, or what the source says; pages that were made before that and nobody uses go again.
+    /// Out of memory, [`Error::CommitLimit`], or what the source says; pages that were made before that and nobody uses go again.
     pub fn ensure(&self, range: Range<u64>) -> Result<()> {
         let guard = self.memory.pin();
         let pages = range.start / PAGE_SIZE..range.end.div_ceil(PAGE_SIZE);
@@ -98,7 +98,8 @@ impl Object {
             }),
             Err(_) => {
                 let mut garbage = Garbage::new();
-                self.cache.lock().forget_unused(&self.memory, &made, &mut garbage);
+                let forgotten = self.cache.lock().forget_unused(&self.memory, &made, &mut garbage);
+                self.uncharge_pages(forgotten);
                 garbage.retire(&self.memory, &guard);
             }
         }

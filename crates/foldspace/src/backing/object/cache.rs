@@ -103,8 +103,9 @@ impl Cache {
         }
     }
 
-    /// Takes those of `pages` out that nobody maps and nobody has written to.
-    pub(super) fn forget_unused(&mut self, memory: &Memory, pages: &[u64], garbage: &mut Garbage) {
+    /// Takes those of `pages` out that nobody maps and nobody has written to. Returns how many.
+    pub(super) fn forget_unused(&mut self, memory: &Memory, pages: &[u64], garbage: &mut Garbage) -> u64 {
+        let mut forgotten = 0;
         for index in pages {
             let Some(frame) = self.get(*index) else { continue };
             let record = memory.record(frame);
@@ -112,8 +113,10 @@ impl Cache {
             if !record.is_dirty() && record.refs() == 1 {
                 self.pages.remove(index);
                 memory.drop_page(frame, garbage);
+                forgotten += 1;
             }
         }
+        forgotten
     }
 
     /// The source's content ends at byte `end` at the latest.
@@ -226,7 +229,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// [`Error::AlreadyMapped`] if there is one; [`Error::BadRange`] past the end; [`Error::OutOfMemory`].
+    /// [`Error::AlreadyMapped`] if there is one; [`Error::BadRange`] past the end; [`Error::CommitLimit`]; [`Error::OutOfMemory`].
     pub(crate) fn put_new_page(&self, index: u64, fill: Fill<'_>) -> Result<()> {
         let frame = self.memory.alloc_frame()?;
         match fill {
@@ -241,7 +244,7 @@ impl Object {
         } else {
             cache.pages.try_reserve(1).is_err().then_some(Error::OutOfMemory)
         };
-        let number = refused.map_or_else(|| self.number(), Err);
+        let number = refused.map_or_else(|| self.number(), Err).and_then(|number| self.charge_page().map(|()| number));
         let number = match number {
             Ok(number) => number,
             Err(error) => {
@@ -280,7 +283,8 @@ impl Object {
                 return Err(Error::OutOfMemory);
             }
             if cache.cuts == cuts {
-                let number = match self.number() {
+                let number = self.number().and_then(|number| self.charge_page().map(|()| number));
+                let number = match number {
                     Ok(number) => number,
                     Err(error) => {
                         self.memory.free_frame(frame);

@@ -130,6 +130,7 @@ impl Object {
 
     /// A page that was taken out of the cache.
     fn forget(&self, frame: Frame, garbage: &mut Garbage) {
+        self.uncharge_pages(1);
         self.memory.drop_page(frame, garbage);
     }
 

@@ -52,6 +52,20 @@ pub trait Source: Send + Sync {
     fn is_shared_memory(&self) -> bool {
         false
     }
+    /// Whether each page counts as committed for as long as the object has it: those that nothing but memory keeps, of objects that are not
+    /// charged for their length (Linux's tmpfs and memfds). Does not change.
+    fn commits_pages(&self) -> bool {
+        false
+    }
+    /// Whether mappings of whole last-level tables of it are placed where these could be linked, unless an address is asked for: as Linux places those
+    /// of file systems with huge pages (`thp_get_unmapped_area`: ext4, xfs, btrfs).
+    fn is_placed_by_tables(&self) -> bool {
+        false
+    }
+    /// Whether no path leads to it now: what is mapped then may be named, as shared anonymous memory may (`shmem_mmap` in Linux's `mm/shmem.c`).
+    fn is_unlinked(&self) -> bool {
+        false
+    }
 }
 
 /// A sequence of pages that can be mapped by many address spaces, and read and written as a file.
@@ -72,8 +86,16 @@ pub struct Object {
     mapped: AtomicBool,
     /// No holes are made in it any more. Set under the lock of cutting.
     whole: AtomicBool,
-    /// Pages that are charged as committed for as long as it lives.
-    charged: u64,
+    committed: Committed,
+}
+
+/// What of an object is charged as committed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Committed {
+    /// So many pages for as long as it lives.
+    Length(u64),
+    /// Each page in the cache.
+    Cached,
 }
 
 enum Content {
@@ -95,7 +117,8 @@ impl Object {
     ///
     /// None today; pages are allocated as they are needed.
     pub fn new(memory: &Arc<Memory>, source: Box<dyn Source>, len: u64) -> Result<Arc<Object>> {
-        Ok(Object::with_content(memory, Content::Source(source), len, 0))
+        let committed = if source.commits_pages() { Committed::Cached } else { Committed::Length(0) };
+        Ok(Object::with_content(memory, Content::Source(source), len, committed))
     }
 
     /// Zero-filled shared memory of `len` bytes (MAP_SHARED with MAP_ANONYMOUS). All of it is charged as committed, for as long as it lives.
@@ -106,7 +129,7 @@ impl Object {
     pub fn anonymous(memory: &Arc<Memory>, len: u64) -> Result<Arc<Object>> {
         let pages = len.div_ceil(PAGE_SIZE);
         retry_after_reclaim(memory, |_| memory.charge_object(pages))?;
-        Ok(Object::zeros(memory, len, pages))
+        Ok(Object::zeros(memory, len, Committed::Length(pages)))
     }
 
     /// As [`Object::new`], and charged as [`Object::anonymous`]: memory that has a name of its own (a System V segment).
@@ -117,10 +140,10 @@ impl Object {
     pub fn reserved(memory: &Arc<Memory>, source: Box<dyn Source>, len: u64) -> Result<Arc<Object>> {
         let pages = len.div_ceil(PAGE_SIZE);
         retry_after_reclaim(memory, |_| memory.charge_object(pages))?;
-        Ok(Object::with_content(memory, Content::Source(source), len, pages))
+        Ok(Object::with_content(memory, Content::Source(source), len, Committed::Length(pages)))
     }
 
-    /// As [`Object::anonymous`], for which nothing is charged (MAP_NORESERVE), unless overcommit is [`Overcommit::Never`].
+    /// As [`Object::anonymous`], charged for the pages that it has (MAP_NORESERVE), unless overcommit is [`Overcommit::Never`].
     ///
     /// # Errors
     ///
@@ -128,18 +151,18 @@ impl Object {
     pub fn anonymous_unreserved(memory: &Arc<Memory>, len: u64) -> Result<Arc<Object>> {
         match memory.overcommit() {
             Overcommit::Never => Object::anonymous(memory, len),
-            Overcommit::Heuristic | Overcommit::Always => Ok(Object::zeros(memory, len, 0)),
+            Overcommit::Heuristic | Overcommit::Always => Ok(Object::zeros(memory, len, Committed::Cached)),
         }
     }
 
-    fn zeros(memory: &Arc<Memory>, len: u64, charged: u64) -> Arc<Object> {
+    fn zeros(memory: &Arc<Memory>, len: u64, committed: Committed) -> Arc<Object> {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         // Relaxed: a number, no more.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Object::with_content(memory, Content::Anonymous(number), len, charged)
+        Object::with_content(memory, Content::Anonymous(number), len, committed)
     }
 
-    fn with_content(memory: &Arc<Memory>, source: Content, len: u64, charged: u64) -> Arc<Object> {
+    fn with_content(memory: &Arc<Memory>, source: Content, len: u64, committed: Committed) -> Arc<Object> {
         memory.note_object();
         Arc::new_cyclic(|me| Object {
             memory: Arc::clone(memory),
@@ -151,7 +174,7 @@ impl Object {
             cutting: Mutex::new(Rank::Cutting, ()),
             mapped: AtomicBool::new(false),
             whole: AtomicBool::new(false),
-            charged,
+            committed,
         })
     }
 
@@ -165,6 +188,38 @@ impl Object {
         match &self.source {
             Content::Source(source) => source.is_shared_memory(),
             Content::Anonymous(_) => true,
+        }
+    }
+
+    /// Whether no path leads to it now ([`Source::is_unlinked`]).
+    pub fn is_unlinked(&self) -> bool {
+        match &self.source {
+            Content::Source(source) => source.is_unlinked(),
+            Content::Anonymous(_) => true,
+        }
+    }
+
+    /// See [`Source::is_placed_by_tables`].
+    pub(crate) fn is_placed_by_tables(&self) -> bool {
+        matches!(&self.source, Content::Source(source) if source.is_placed_by_tables())
+    }
+
+    /// Charges a page that is about to enter the cache, if each is.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::CommitLimit`].
+    fn charge_page(&self) -> Result<()> {
+        match self.committed {
+            Committed::Length(_) => Ok(()),
+            Committed::Cached => self.memory.charge_object(1),
+        }
+    }
+
+    /// Gives back what [`Object::charge_page`] took for each of `pages`, which have left the cache.
+    fn uncharge_pages(&self, pages: u64) {
+        if self.committed == Committed::Cached {
+            self.memory.uncharge_object(pages);
         }
     }
 
@@ -215,7 +270,11 @@ impl Object {
 impl Drop for Object {
     fn drop(&mut self) {
         self.memory.note_object_gone();
-        self.memory.uncharge_object(self.charged);
+        let committed = match self.committed {
+            Committed::Length(pages) => pages,
+            Committed::Cached => self.cache.get_mut().len() as u64,
+        };
+        self.memory.uncharge_object(committed);
         let guard = self.memory.pin();
         let mut garbage = Garbage::new();
         self.drop_tables(&mut garbage);
