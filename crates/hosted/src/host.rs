@@ -24,9 +24,23 @@ pub enum HostError {
 }
 
 /// A machine whose frames are an arena of this process and whose processors are software.
+///
+/// The arena goes when the host and all guests have gone, in any order. Address spaces, snapshots and objects that are held without a guest are to be dropped
+/// before them: what they leave waits for a grace period, which nobody ends then, and the arena with it.
 pub struct Host {
     machine: Arc<Machine>,
     memory: Arc<Memory>,
+    end: Arc<End>,
+}
+
+/// What the host and its guests share, and drop last.
+pub(crate) struct End(Arc<Memory>);
+
+impl Drop for End {
+    /// What waits for a grace period keeps the memory alive: lets it go, as far as nobody is pinned.
+    fn drop(&mut self) {
+        self.0.reclaim();
+    }
 }
 
 impl Host {
@@ -57,12 +71,17 @@ impl Host {
         // processors touch it beside the manager, through its own tables.
         let memory = unsafe { Memory::new(config) }.map_err(HostError::Memory)?;
         memory.set_overcommit(Overcommit::Always);
-        Ok(Host { machine, memory })
+        let end = Arc::new(End(memory.clone()));
+        Ok(Host { machine, memory, end })
     }
 
     /// The manager.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
+    }
+
+    pub(crate) fn end(&self) -> &Arc<End> {
+        &self.end
     }
 
     pub(crate) fn machine(&self) -> &Arc<Machine> {
@@ -113,12 +132,5 @@ impl Host {
             }
         }
         found
-    }
-}
-
-impl Drop for Host {
-    /// What waits for a grace period keeps the memory alive: lets it go, as far as nobody is pinned.
-    fn drop(&mut self) {
-        self.memory.reclaim();
     }
 }

@@ -40,6 +40,26 @@ fn every_size_at_every_place() {
     }
 }
 
+/// A fuzzer of logs found an arena for each of its runs still there.
+#[test]
+fn nothing_is_left_when_guests_outlive_their_host() {
+    let (host, guest) = guest(3);
+    let memory = std::sync::Arc::downgrade(host.memory());
+    let mut cpu = guest.cpu();
+    cpu.store(AT, [1; 8]).unwrap();
+    let snapshot = guest.snapshot().unwrap();
+    cpu.store(AT, [2; 8]).unwrap();
+    let other = host.guest_from(&snapshot).unwrap();
+    drop(host);
+    guest.restore(&snapshot).unwrap();
+    assert_eq!(cpu.load::<8>(AT).unwrap(), [1; 8]);
+    drop((guest, snapshot, cpu));
+    assert_eq!(other.cpu().load::<8>(AT).unwrap(), [1; 8]);
+    assert!(memory.upgrade().is_some());
+    drop(other);
+    assert!(memory.upgrade().is_none(), "the memory is there without a host or a guest");
+}
+
 #[test]
 fn what_is_not_allowed_is_a_value() {
     let (_host, guest) = guest(4);

@@ -35,9 +35,10 @@ pub enum ManagerError {
 
 /// Address spaces of Foldspace by the processes of a stream.
 pub struct Manager {
-    host: Host,
     spaces: BTreeMap<Process, Arc<AddressSpace>>,
     files: HashMap<u32, Arc<Object>>,
+    /// Dropped after all that is on it.
+    host: Host,
     /// Frames that forks took.
     fork_frames: u64,
 }

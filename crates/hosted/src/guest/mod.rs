@@ -13,6 +13,7 @@ use foldspace::space::{Access, Difference, MapRequest, Placement, Snapshot};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, PageRange, Result, VirtAddr};
 
+use crate::host::End;
 use crate::platform::{HostPlatform, Machine};
 use crate::{Host, Layouts};
 pub use cpu::{Cpu, Heed};
@@ -79,6 +80,8 @@ pub struct Guest {
     machine: Arc<Machine>,
     space: Arc<AddressSpace>,
     watches: Arc<RwLock<Watches>>,
+    /// Dropped after the space.
+    _end: Arc<End>,
 }
 
 impl Host {
@@ -103,7 +106,7 @@ impl Host {
 
     /// A guest whose memory is an address space that there is: everything of the manager's can be done to it.
     pub fn guest_of(&self, space: Arc<AddressSpace>) -> Guest {
-        Guest { machine: self.machine().clone(), space, watches: Arc::default() }
+        Guest { machine: self.machine().clone(), space, watches: Arc::default(), _end: self.end().clone() }
     }
 }
 
