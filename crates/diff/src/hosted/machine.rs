@@ -71,7 +71,7 @@ impl Machine {
         let used = self.used();
         let mut world = World::new(self, self.new_space()?);
         let steps = world.run(ops);
-        let checked = self.check(&world);
+        let checked = world.disturbed().and_then(|()| self.check(&world));
         drop(world);
         let unsound = checked.and(self.free_frames(used)).err();
         Ok(Ran { steps, unsound })
@@ -93,10 +93,10 @@ impl Machine {
         }
     }
 
-    /// Frames that are not free.
+    /// Frames that are not free; those that have failed left out.
     fn used(&self) -> u64 {
         let stats = self.host.memory().stats();
-        stats.total - stats.free
+        stats.total - stats.free - stats.reserved
     }
 
     /// Collects garbage until no more than `used` frames are; this thread alone uses the machine, so nobody holds it up.

@@ -7,6 +7,7 @@ use foldspace_hosted::{AccessError, CacheSize, Processor, Refusal};
 use foldspace_linux::{self as linux, Vectors};
 use std::sync::Arc;
 
+use super::disturb::Disturber;
 use super::file::{Open, unsigned};
 use super::machine::{ANSWERS, Machine, name_address};
 use super::process::Process;
@@ -23,13 +24,23 @@ pub struct World<'m> {
     processes: [Option<Process>; PROCESSES],
     processor: Processor,
     inodes: Inodes,
+    disturber: Disturber,
+    /// What went wrong when frames were moved between two operations.
+    disturbed: Option<String>,
 }
 
 impl<'m> World<'m> {
     pub fn new(machine: &'m Machine, space: Arc<AddressSpace>) -> World<'m> {
         let mut processes = [const { None }; PROCESSES];
         processes[0] = Some(Process { space, files: Default::default() });
-        World { machine, processes, processor: machine.host.processor(CacheSize::Unbounded), inodes: Inodes::default() }
+        World {
+            machine,
+            processes,
+            processor: machine.host.processor(CacheSize::Unbounded),
+            inodes: Inodes::default(),
+            disturber: Disturber::new(),
+            disturbed: None,
+        }
     }
 
     /// One step for each operation, until no process is left.
@@ -37,8 +48,22 @@ impl<'m> World<'m> {
         let mut steps = Vec::with_capacity(ops.len());
         for op in ops {
             steps.push(self.step(op));
+            self.disturb();
         }
         steps
+    }
+
+    /// Something that no process may notice.
+    fn disturb(&mut self) {
+        let spaces: Vec<&AddressSpace> = self.processes.iter().flatten().map(|process| &*process.space).collect();
+        if let Err(problem) = self.disturber.disturb(&self.machine.host, &spaces) {
+            self.disturbed.get_or_insert(problem);
+        }
+    }
+
+    /// What went wrong when frames were moved between two operations.
+    pub fn disturbed(&self) -> Result<(), String> {
+        self.disturbed.clone().map_or(Ok(()), Err)
     }
 
     /// The address spaces of all processes.

@@ -169,10 +169,30 @@ impl Memory {
         });
         ensure!(twice.is_none(), "{frame:?}: its home {:?} leads to {twice:?} twice", record.home());
         ensure!(found == *slots, "{frame:?}: its home {:?} leads to {found:?}, not to {slots:?}", record.home());
-        if record.home() == crate::frame::Home::Listed {
-            let listed = self.listed_slots(frame);
-            ensure!(listed == slots.len() as u32, "{frame:?}: {listed} slots are listed, {} exist", slots.len());
+        let is_listed = record.home() == crate::frame::Home::Listed;
+        if is_listed {
+            self.check_list(frame, slots)?;
         }
+        let says_so = record.is_listed() || record.kind() == Kind::Object || record.is_pinned();
+        ensure!(!is_listed || says_so, "{frame:?}: who drops a slot is not told that it is listed");
+        ensure!(
+            is_listed || !record.is_listed(),
+            "{frame:?}: its slots are said to be listed, its home is {:?}",
+            record.home()
+        );
+        Ok(())
+    }
+
+    /// Invariant 3, of what is listed: each place has as many slots as are counted there.
+    fn check_list(&self, frame: Frame, slots: &BTreeSet<Slot>) -> Verdict {
+        let listed = self.listed_slots(frame);
+        ensure!(listed == slots.len() as u32, "{frame:?}: {listed} slots are listed, {} exist", slots.len());
+        let mut places = BTreeMap::new();
+        for slot in slots {
+            *places.entry(self.place(*slot)).or_insert(0) += 1;
+        }
+        let counted: BTreeMap<_, _> = self.listed_places(frame).into_iter().collect();
+        ensure!(counted == places, "{frame:?}: {counted:?} are listed, {places:?} exist");
         Ok(())
     }
 

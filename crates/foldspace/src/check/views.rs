@@ -131,7 +131,7 @@ impl Memory {
                     "{who}: {addr} lets an object be written by a private mapping"
                 );
             } else {
-                ensure!(frame.refs() == 1, "{who}: {addr} can be written, its frame has {} references", frame.refs());
+                ensure!(frame.is_alone(), "{who}: {addr} can be written, its frame has {} references", frame.refs());
             }
         }
         let accessible = vma.flags.intersects(VmaFlags::ACCESS);
@@ -182,7 +182,7 @@ impl Memory {
             self.user_entries(table, level).filter(|(_, entry)| !entry.is_reference() && !entry.is_object())
         {
             let at = base + index.get() as u64 * level.entry_span();
-            if self.record(entry.frame()).refs() > 1 {
+            if self.record(entry.frame()).is_shared() {
                 // Below, everything is the same for all who come this way: one look is enough.
                 let mine = views(vmas, at, level.entry_span());
                 match first.get(&entry.frame()) {

@@ -10,7 +10,8 @@ use crossbeam_epoch::Guard;
 use crossbeam_utils::CachePadded;
 
 use super::garbage::Dead;
-use super::record::{Home, Kind, NONE, Record};
+use super::home::Home;
+use super::record::{Kind, NONE, Record};
 use super::{Frame, Memory};
 use crate::addr::Level;
 use crate::error::{Error, Result};

@@ -11,8 +11,8 @@ use core::mem;
 use arrayvec::ArrayVec;
 use crossbeam_epoch::Guard;
 
-use super::record::{Kind, NONE, Slot};
-use super::{Frame, Memory};
+use super::record::{Kind, NONE};
+use super::{Frame, Memory, Slot};
 use crate::addr::Level;
 use crate::platform::{Flush, SpaceId};
 use crate::reverse::Place;

@@ -23,8 +23,7 @@ impl Held {
     /// Under the lock of a table that maps the frame.
     pub(crate) fn hold(&mut self, memory: &Memory, frame: Frame) {
         let record = memory.record(frame);
-        if record.begin_hold() {
-            record.add_ref();
+        if memory.begin_hold(frame) {
             record.set_next(self.head);
             self.head = frame.0;
         }
@@ -36,8 +35,7 @@ impl Held {
         while at != NONE {
             let record = memory.record(Frame(at));
             let next = record.next();
-            record.end_hold();
-            if record.drop_ref() == 0 {
+            if memory.end_hold(Frame(at)) {
                 garbage.push_data(memory, Frame(at));
             }
             at = next;

@@ -9,6 +9,8 @@ mod contents;
 mod direct_map;
 mod garbage;
 mod held;
+mod home;
+mod left;
 #[expect(unsafe_code, reason = "its constructor takes over the frames")]
 mod memory;
 mod record;
@@ -22,9 +24,10 @@ pub use commit::Overcommit;
 pub use contents::Contents;
 pub(crate) use garbage::Garbage;
 pub(crate) use held::Held;
+pub use home::{Home, LineageId, Slot};
+pub(crate) use left::Left;
 pub use memory::{Memory, MemoryConfig, MemoryStats};
 pub(crate) use record::{Counts, Kind, NONE, Record};
-pub use record::{Home, LineageId, Slot};
 pub use uses::FrameUse;
 
 /// The entries of a table.

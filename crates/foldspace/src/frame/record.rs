@@ -1,6 +1,6 @@
 //! The record of a frame: 32 bytes that say what it is, how many refer to it, and where those are.
 
-use super::Frame;
+use super::{Home, Left, LineageId};
 use crate::addr::{Index, Level};
 use crate::sync::hint::spin_loop;
 use crate::sync::watched::{AtomicU32, AtomicU64, Ordering};
@@ -76,60 +76,6 @@ impl Kind {
     }
 }
 
-/// A place in a table that refers to a frame.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Slot {
-    /// The table.
-    pub table: Frame,
-    /// The entry.
-    pub index: Index,
-}
-
-/// Names a lineage: all live tables that descend from one table by unsharing.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LineageId(pub(crate) u32);
-
-/// Where the slots are that refer to a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Home {
-    /// Nowhere, or not tracked.
-    None,
-    /// The only slot.
-    Slot(Slot),
-    /// This index in tables of this lineage.
-    Lineage(LineageId, Index),
-    /// At unrelated places: in the list of [`crate::reverse`].
-    Listed,
-    /// At unrelated places that only a search of all address spaces finds: private memory that mremap moved while it was shared after a fork.
-    Scattered,
-}
-
-impl Home {
-    #[inline(always)]
-    fn pack(self) -> u64 {
-        let place = |tag: u64, number: u32, index: Index| tag << 62 | (number as u64) << 9 | index.get() as u64;
-        match self {
-            Home::None => 0,
-            Home::Slot(slot) => place(1, slot.table.0, slot.index),
-            Home::Lineage(id, index) => place(2, id.0, index),
-            Home::Listed => 3 << 62,
-            Home::Scattered => 3 << 62 | 1,
-        }
-    }
-
-    fn unpack(bits: u64) -> Home {
-        let number = (bits >> 9) as u32;
-        let index = Index::truncate(bits);
-        match bits >> 62 {
-            0 => Home::None,
-            1 => Home::Slot(Slot { table: Frame(number), index }),
-            2 => Home::Lineage(LineageId(number), index),
-            _ if bits & 1 != 0 => Home::Scattered,
-            _ => Home::Listed,
-        }
-    }
-}
-
 /// Entries of a table that are not empty, by what they refer to. Each at most 512: ten bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
@@ -157,6 +103,10 @@ impl Counts {
     }
 }
 
+/// In `refs` of private memory and of tables: their slots are counted in the list of homes, too, so who drops one has to say so there. There are several
+/// places then, so several references: what is compared with one need not look at the bit by itself.
+pub(super) const LISTED: u32 = 1 << 31;
+
 /// Bit lock of a table: slots change only under it.
 const LOCKED: u32 = 1 << 4;
 /// Kept by the cache of an object: one of `refs` is not a slot.
@@ -177,7 +127,8 @@ const LOST: u32 = 1 << 17;
 /// # Invariants
 ///
 /// - `refs` of a data frame: slots that map it plus one each if `PINNED`, `HELD` and, of private memory, `MOVING`; of a table: parent slots that link it; a root: 1. What is
-///   taken out of a slot stays counted until its shootdown, so there may be more, and never fewer.
+///   taken out of a slot stays counted until its shootdown, so there may be more, and never fewer. [`LISTED`] in it if `home` is [`Home::Listed`], but for
+///   frames of objects.
 /// - `home` finds every such slot ([`Home`]); a table that it names is alive.
 /// - `lineage`, `counts` and `prev` of a frame of an object: [`Record::owner`].
 /// - `lineage`, and `next`/`prev` of a table: its lineage and neighbours there ([`NONE`] at the ends), under the lineage's lock.
@@ -261,12 +212,17 @@ impl Record {
         }
     }
 
-    /// False if it is held already.
+    /// False if it is held already. Under the lock of the lists, as are the next three, so that there pins agree with references.
     pub(crate) fn begin_hold(&self) -> bool {
-        self.state.fetch_or(HELD, Ordering::Relaxed) & HELD == 0
+        let first = self.state.fetch_or(HELD, Ordering::Relaxed) & HELD == 0;
+        if first {
+            self.add_ref();
+        }
+        first
     }
-    pub(crate) fn end_hold(&self) {
+    pub(crate) fn end_hold(&self) -> Left {
         self.state.fetch_and(!HELD, Ordering::Relaxed);
+        self.drop_ref()
     }
 
     /// Whether its content is on its way: then it is not to be made writable. Under the lock of a table that has a slot to it, or of the object's pages.
@@ -295,10 +251,14 @@ impl Record {
         }
         before & MOVING == 0
     }
-    /// Ends it; how many references are left.
-    pub(crate) fn end_move(&self) -> u32 {
+    /// Ends it.
+    pub(crate) fn end_move(&self) -> Left {
         let before = self.state.fetch_and(!MOVING, Ordering::Release);
-        if Kind::from_bits(before) == Kind::Anon { self.drop_ref() } else { self.refs() }
+        if Kind::from_bits(before) == Kind::Anon {
+            self.drop_ref()
+        } else {
+            Left::new(self.refs.load(Ordering::Acquire))
+        }
     }
     /// Of `refs`, those that are no slots.
     pub(crate) fn pins(&self) -> u32 {
@@ -385,10 +345,22 @@ impl Record {
         self.state.load(Ordering::Relaxed) & LOCKED != 0
     }
 
-    /// Acquire: whoever sees that it became the only one also sees what the others did before they left.
-    #[inline]
+    /// How many refer to it.
     pub(crate) fn refs(&self) -> u32 {
-        self.refs.load(Ordering::Acquire)
+        // Acquire: as below.
+        self.refs.load(Ordering::Acquire) & !LISTED
+    }
+    /// Whether one refers to it, and no more.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        // Acquire: whoever sees that it became the only one also sees what the others did before they left.
+        self.refs.load(Ordering::Acquire) == 1
+    }
+    /// Whether several refer to it.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        // Acquire: as above.
+        self.refs.load(Ordering::Acquire) > 1
     }
     /// Under the lock of a table that has a slot to it (or by the object that pins it). Relaxed: who counts has a reference already, as with `Arc`.
     #[inline]
@@ -397,8 +369,28 @@ impl Record {
     }
     /// Returns what is left. AcqRel: the last one sees all that the others did.
     #[inline]
-    pub(crate) fn drop_ref(&self) -> u32 {
-        self.refs.fetch_sub(1, Ordering::AcqRel) - 1
+    pub(crate) fn drop_ref(&self) -> Left {
+        Left::new(self.refs.fetch_sub(1, Ordering::AcqRel) - 1)
+    }
+
+    /// From here on the slots are listed; how many refer to it. Under the lock of the lists. Whoever has dropped a reference before is not counted,
+    /// whoever does so from now on is told. AcqRel: as for them.
+    pub(crate) fn begin_list(&self) -> u32 {
+        self.refs.fetch_or(LISTED, Ordering::AcqRel) & !LISTED
+    }
+    /// From here on they are not listed any more, if `refs` still refer to it. Under the lock of the lists.
+    pub(crate) fn end_list(&self, refs: u32) -> bool {
+        // AcqRel: as for who drops one.
+        self.refs.compare_exchange(LISTED | refs, refs, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+    /// No slots are left that could be listed. Relaxed: under the locks of the tables that had them.
+    pub(crate) fn forget_list(&self) {
+        self.refs.fetch_and(!LISTED, Ordering::Relaxed);
+    }
+    /// Whether the slots are listed.
+    pub(crate) fn is_listed(&self) -> bool {
+        // Acquire: as above.
+        self.refs.load(Ordering::Acquire) & LISTED != 0
     }
 
     /// Of a frame that nobody knows yet: as many as will refer to it.
@@ -419,32 +411,20 @@ impl Record {
         self.home.store(home.pack(), Ordering::Relaxed);
     }
 
-    /// What is at `index` of a table, a private frame or a table, is now there in another of `lineage` too: adds the reference. If it has been moved
-    /// elsewhere from a third, only a search finds it all, and so it stays. (Who makes it so holds the lock of another table that has it; then
-    /// this one had it by its lineage before, and nothing is stored here that could undo that.)
+    /// What is at `index` of a table, a private frame or a table, is now there in another of `lineage` too: adds the reference. False, and nothing is
+    /// done, if its slots are listed.
     #[inline]
-    pub(crate) fn share(&self, lineage: LineageId, index: Index) {
+    pub(crate) fn share(&self, lineage: LineageId, index: Index) -> bool {
         // As they are packed: this is done for each entry of a table that is copied.
         let (now, home) = (self.home.load(Ordering::Relaxed), Home::Lineage(lineage, index).pack());
-        if now != home && now != Home::Scattered.pack() {
+        if now != home {
+            if now == Home::Listed.pack() {
+                return false;
+            }
             self.home.store(home, Ordering::Relaxed);
         }
         self.add_ref();
-    }
-
-    /// One of the slots of a private frame, or of a table, has moved to `slot`. Under the locks of the tables that it left and came to.
-    #[inline]
-    pub(crate) fn move_home(&self, slot: Slot) {
-        if self.refs() == 1 {
-            self.set_home(Home::Slot(slot));
-        } else {
-            self.scatter();
-        }
-    }
-    /// It has other slots elsewhere, and at other indices: only a search finds them all.
-    #[cold]
-    fn scatter(&self) {
-        self.set_home(Home::Scattered);
+        true
     }
 
     /// Of a root, which has no home: where the registry of address spaces has its space.

@@ -8,7 +8,7 @@ use crossbeam_epoch::Guard;
 
 use super::NotMoved;
 use crate::backing::{Object, Pages};
-use crate::frame::{Frame, Garbage, Kind, Memory, Slot};
+use crate::frame::{Frame, Garbage, Home, Kind, Memory, Slot};
 use crate::platform::Flush;
 use crate::reverse::Picture;
 use crate::space::AddressSpace;
@@ -112,7 +112,7 @@ impl<'m> Run<'m> {
 impl Step {
     /// No processor knows the old frame.
     fn finish(&self, memory: &Memory, then: Then, garbage: &mut Garbage) {
-        let (old, new) = (memory.record(self.from), memory.record(self.to));
+        let old = memory.record(self.from);
         let left = old.drop_refs(self.slots + old.pins());
         debug_assert!(left == 0, "the picture had all slots");
         match then {
@@ -120,7 +120,7 @@ impl Step {
             Then::Free => garbage.push_data(memory, self.from),
             Then::Retire => memory.retire_frame(self.from),
         }
-        if new.end_move() == 0 {
+        if memory.end_move(self.to) {
             garbage.push_data(memory, self.to);
         }
     }
@@ -164,7 +164,7 @@ fn freeze(
         if object.is_some() || picture.slots().count() == 1 {
             picture.spaces(spaces)?;
         }
-        if !memory.record(from).begin_move() {
+        if !memory.begin_move(from) {
             return Err(NotMoved::Busy);
         }
         for slot in picture.slots() {
@@ -197,9 +197,12 @@ fn switch(
             None => {
                 new.begin(Kind::Anon, home);
                 new.set_refs(slots);
+                if home == Home::Listed {
+                    new.begin_list();
+                }
             }
         }
-        new.begin_move();
+        memory.begin_move(to);
         for slot in picture.slots() {
             replace(word(memory, slot), to);
         }
@@ -209,7 +212,7 @@ fn switch(
 
 /// `from` stays where it is.
 fn thaw(memory: &Arc<Memory>, guard: &Guard, from: Frame) {
-    if memory.record(from).end_move() == 0 {
+    if memory.end_move(from) {
         let mut garbage = Garbage::new();
         garbage.push_data(memory, from);
         garbage.retire(memory, guard);

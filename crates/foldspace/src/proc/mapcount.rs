@@ -43,7 +43,7 @@ impl<'m> Mapcounts<'m> {
         let mut paths = 1;
         for (table, level) in path.iter().zip([Level::L4, Level::L3, Level::L2, Level::L1]).skip(1) {
             // With one parent it is reached as often as that.
-            if self.memory.record(*table).refs() > 1 {
+            if self.memory.record(*table).is_shared() {
                 paths = self.paths_to(*table, level)?;
             }
         }

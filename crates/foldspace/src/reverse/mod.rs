@@ -1,21 +1,27 @@
 //! From a frame back to the slots that refer to it: lineages of tables, and the list for frames mapped at unrelated places.
 //!
 //! A frame's [`Home`] says where its slots are. It costs nothing at fork: a copied table joins the lineage of the original, where every
-//! frame that both map keeps its index. Only a frame of an object that is mapped from tables of different lineages is listed.
+//! frame that both map keeps its index. Only what is at unrelated places is listed: a frame of an object that is mapped from tables of different
+//! lineages, and private memory that was moved while it was shared.
 
 mod lineage;
 mod listed;
 mod picture;
+mod private;
 mod stats;
 
-use crate::addr::{ENTRIES, Index, Level};
+use alloc::vec::Vec;
+
+use crate::addr::Index;
 use crate::error::Result;
 use crate::frame::{Frame, Home, LineageId, Memory, Slot};
 use crate::sync::{Mutex, Rank};
-use crate::table::{Entry, for_each_used};
+use crate::table::Entry;
 use listed::Listed;
 
+pub(crate) use lineage::Joined;
 pub(crate) use picture::{Picture, in_earnest};
+pub(crate) use private::Promise;
 pub use stats::ReverseStats;
 
 /// What is needed beside the records.
@@ -32,7 +38,7 @@ enum Anchor {
 }
 
 /// Where a slot is, in the terms of its frame's home. What it says stays true when the slot's table is dead.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place {
     anchor: Anchor,
     index: Index,
@@ -84,7 +90,7 @@ impl Memory {
                 listed.start(frame, [(Anchor::Lineage(id), index, slots), (here, slot.index, 1)])?;
                 Home::Listed
             }
-            Home::Listed | Home::Scattered => {
+            Home::Listed => {
                 listed.add(frame, here, slot.index)?;
                 Home::Listed
             }
@@ -118,7 +124,7 @@ impl Memory {
     pub(crate) fn drop_home(&self, frame: Frame, place: Place) -> u32 {
         let mut listed = self.reverse.listed.lock();
         let record = self.record(frame);
-        let left = record.drop_ref();
+        let left = record.drop_ref().count();
         if record.home() == Home::Listed {
             // The table may have founded a lineage since it gave the entry up; a list begun after that names the place by the lineage.
             let place = match place.anchor {
@@ -141,23 +147,24 @@ impl Memory {
         let _listed = self.reverse.listed.lock();
         let record = self.record(frame);
         record.unpin();
-        record.drop_ref()
+        record.drop_ref().count()
     }
 
-    /// What `entry`, at `index` of `table`, refers to is now also in the same place of a copy of `table`, both in `lineage`: adds the
-    /// reference. Under the lock of `table`.
-    pub(crate) fn copy_home(&self, entry: Entry, table: Frame, lineage: LineageId, index: Index) {
-        if entry.is_object() {
-            self.copy_object_home(entry.frame(), table, lineage, index);
-        } else {
-            self.record(entry.frame()).share(lineage, index);
+    /// What is at `index` of a table, private memory or a table, is now also there in a copy of it, which has joined its `lineage`: adds the reference.
+    /// Under the lock of the table.
+    #[inline]
+    pub(crate) fn share_home(&self, frame: Frame, lineage: LineageId, index: Index) {
+        if !self.record(frame).share(lineage, index) {
+            self.share_listed(frame, lineage, index);
         }
     }
 
-    /// [`Memory::copy_home`] of a frame of an object: it is mapped from unrelated tables too, which change its home under the list's lock.
-    pub(crate) fn copy_object_home(&self, frame: Frame, table: Frame, lineage: LineageId, index: Index) {
-        let record = self.record(frame);
+    /// As [`Memory::share_home`], of a frame of an object that `table` has; or of one slot of anything, where both tables are of `lineage` already and
+    /// nobody knows that it is copied. Frames of objects are mapped from unrelated tables too, which change the home under the lists' lock, and who
+    /// moves private memory begins a list under it.
+    pub(crate) fn relink_home(&self, frame: Frame, table: Frame, lineage: LineageId, index: Index) {
         let mut listed = self.reverse.listed.lock();
+        let record = self.record(frame);
         if record.home() == Home::Listed {
             listed.copied(frame, Anchor::Table(table), Anchor::Lineage(lineage), index);
         } else {
@@ -176,6 +183,7 @@ impl Memory {
         let home = record.home();
         if home == Home::Listed {
             self.reverse.listed.lock().rename(from, to)?;
+            record.forget_list();
         }
         record.set_home(Home::None);
         Ok(home)
@@ -186,17 +194,27 @@ impl Memory {
         let record = self.record(frame);
         if record.home() == Home::Listed {
             self.reverse.listed.lock().forget(frame);
+            record.forget_list();
         }
         record.set_home(Home::None);
     }
 
-    /// Puts `copy` beside `table` in its lineage, which is founded if there is none; `table` is locked.
+    /// Puts `copy` beside `root` in its lineage, which is founded if there is none; `root` is locked. For roots: nothing that they link ever moves.
     ///
     /// # Errors
     ///
     /// Out of memory, if a lineage cannot be founded.
-    pub(crate) fn join_lineage(&self, table: Frame, copy: Frame) -> Result<LineageId> {
-        self.reverse.lineages.join(self, table, copy)
+    pub(crate) fn join_lineage(&self, root: Frame, copy: Frame) -> Result<LineageId> {
+        self.reverse.lineages.join(self, root, copy)
+    }
+
+    /// As [`Memory::join_lineage`], of any table. Its entries are copied while what it returns lives, which is not for long.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub(crate) fn join_to_copy(&self, table: Frame, copy: Frame) -> Result<Joined<'_>> {
+        self.reverse.lineages.join_to_copy(self, table, copy)
     }
 
     /// Takes a dead table out of its lineage, if it is in one.
@@ -204,8 +222,7 @@ impl Memory {
         self.reverse.lineages.leave(self, table);
     }
 
-    /// Calls `visit` for each slot that refers to `frame`. Time: tables that map it, and the copies in their lineages; all tables, if it is private
-    /// memory that mremap moved while it was shared, and there was no heap to note where.
+    /// Calls `visit` for each slot that refers to `frame`. Time: tables that map it, and the copies in their lineages.
     ///
     /// Takes no lock of a table. So while others change tables, each slot that it visits did refer to `frame` when it was looked at, and one that
     /// comes, goes or moves meanwhile may be left out or visited; those that stay are visited once. [`Memory::mappings`] gives one instant.
@@ -239,39 +256,19 @@ impl Memory {
             Anchor::Table(table) => look(Slot { table, index }),
             Anchor::Lineage(id) => self.reverse.lineages.for_each(self, id, |table| look(Slot { table, index })),
         };
-        match self.home(frame) {
-            Home::None => {}
+        let mut home = self.home(frame);
+        if home == Home::Listed {
+            let listed = self.reverse.listed.lock();
+            // Its list may just have ended.
+            home = self.home(frame);
+            if home == Home::Listed {
+                return listed.places(frame).for_each(|(anchor, index, _)| look_at_anchor(anchor, index));
+            }
+        }
+        match home {
+            Home::None | Home::Listed => {}
             Home::Slot(slot) => look_at_anchor(Anchor::Table(slot.table), slot.index),
             Home::Lineage(id, index) => look_at_anchor(Anchor::Lineage(id), index),
-            Home::Listed => {
-                for (anchor, index, _) in self.reverse.listed.lock().places(frame) {
-                    look_at_anchor(anchor, index);
-                }
-            }
-            Home::Scattered => self.search_slots(frame, look),
-        }
-    }
-
-    /// Looks for a frame in every table that could hold it.
-    fn search_slots(&self, frame: Frame, mut visit: impl FnMut(Slot)) {
-        let level = match self.record(frame).table_level() {
-            None => Some(Level::L1),
-            Some(Level::L1) => Some(Level::L2),
-            Some(Level::L2) => Some(Level::L3),
-            Some(_) => Some(Level::L4),
-        };
-        for (number, record) in self.records().iter().enumerate() {
-            if record.table_level() != level {
-                continue;
-            }
-            let table = Frame(number as u32);
-            // The upper half of a root is the embedder's.
-            let ours = if level == Some(Level::L4) { ENTRIES / 2 } else { ENTRIES };
-            for_each_used(&self.entries(table)[..ours], |index, entry| {
-                if entry.is_present() && entry.frame() == frame {
-                    visit(Slot { table, index });
-                }
-            });
         }
     }
 
@@ -280,8 +277,14 @@ impl Memory {
         self.reverse.lineages.for_each(self, id, visit);
     }
 
+    /// The places of a listed frame and the slots that are counted there (for the checker).
+    pub(crate) fn listed_places(&self, frame: Frame) -> Vec<(Place, u32)> {
+        let places = |(anchor, index, slots)| (Place { anchor, index }, slots);
+        self.reverse.listed.lock().places(frame).map(places).collect()
+    }
+
     /// Slots that the list counts for a listed frame (for the checker).
     pub(crate) fn listed_slots(&self, frame: Frame) -> u32 {
-        self.reverse.listed.lock().places(frame).map(|(_, _, slots)| slots).sum()
+        self.reverse.listed.lock().slots(frame)
     }
 }

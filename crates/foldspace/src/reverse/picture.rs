@@ -213,8 +213,7 @@ impl Drop for Picture<'_> {
 
 impl Memory {
     fn is_whole(&self, node: Frame, slots: usize) -> bool {
-        let record = self.record(node);
-        record.refs() == slots as u32 + record.pins()
+        self.has_all_slots(node, slots)
     }
 
     /// Calls `visit` with each address space that maps `frame`, and where; once for each place, in no order. All of it is of one instant between call

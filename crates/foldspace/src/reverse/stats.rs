@@ -1,7 +1,6 @@
 //! What the reverse map consists of now.
 
 use super::lineage::Lineages;
-use super::listed::Listed;
 use crate::frame::Memory;
 
 /// Objects of the reverse map beside the homes in the records of frames, which are there whether or not anybody forks.
@@ -9,7 +8,7 @@ use crate::frame::Memory;
 pub struct ReverseStats {
     /// Lineages that have tables.
     pub lineages: u64,
-    /// Frames of objects that are mapped at unrelated places, each with a list.
+    /// Frames that are mapped at unrelated places, each with a list.
     pub listed_frames: u64,
     /// Places in those lists.
     pub listed_places: u64,
@@ -33,12 +32,5 @@ impl Lineages {
             free = heads.next_free(id);
         }
         count
-    }
-}
-
-impl Listed {
-    fn counts(&self) -> (u64, u64) {
-        let places = self.frames.values().map(|places| places.len() as u64).sum();
-        (self.frames.len() as u64, places)
     }
 }

@@ -149,7 +149,7 @@ impl AddressSpace {
             let ours = entry.is_present()
                 && !entry.is_reference()
                 && !entry.is_object()
-                && self.memory.record(entry.frame()).refs() == 1;
+                && self.memory.record(entry.frame()).is_alone();
             if ours {
                 self.memory.write_frame(entry.frame(), offset, bytes);
             }

@@ -336,7 +336,7 @@ impl AddressSpace {
                 return Ok(Attempt::Done);
             }
             let record = memory.record(entry.frame());
-            if record.refs() == 1 {
+            if record.is_alone() {
                 // Nobody else has it any more: it is ours as it is, and its home is exactly here again.
                 record.set_home(Home::Slot(table.slot(index)));
                 table.change(index, write, 0);
@@ -354,7 +354,7 @@ impl AddressSpace {
     fn prepare_private(&self, vma: &Vma, addr: VirtAddr, leaf: &Leaf) -> Result<Option<Prepared<'_>>, Fault> {
         let entry = leaf.entry;
         let private = entry.is_present() && !entry.is_reference() && !entry.is_object();
-        if private && !leaf.shared && self.memory.record(entry.frame()).refs() == 1 {
+        if private && !leaf.shared && self.memory.record(entry.frame()).is_alone() {
             return Ok(None);
         }
         let start = self.start_of(vma, addr, entry)?;

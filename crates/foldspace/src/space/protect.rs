@@ -256,7 +256,7 @@ fn set_access(memory: &Memory, table: &mut Exclusive<'_>, index: Index, entry: E
     let ours = if entry.is_object() {
         flags.contains(VmaFlags::SHARED) && !memory.record(entry.frame()).is_moving()
     } else {
-        memory.record(entry.frame()).refs() == 1
+        memory.record(entry.frame()).is_alone()
     };
     give(Entry::USER, flags.intersects(VmaFlags::ACCESS));
     give(Entry::NO_EXECUTE, !flags.contains(VmaFlags::EXEC));

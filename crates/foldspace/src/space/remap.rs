@@ -273,8 +273,8 @@ impl AddressSpace {
         // From here on, not only from publication on, so that nothing comes in while we count what there is.
         self.in_change.begin_two(from, wanted.to);
         let mut garbage = Garbage::new();
-        let mut supply = match self.tables().prepare_to_relocate(moved, from, wanted.to, &mut garbage) {
-            Ok(supply) => supply,
+        let (mut supply, homes) = match self.tables().prepare_to_relocate(moved, from, wanted.to, &mut garbage) {
+            Ok(prepared) => prepared,
             Err(error) => {
                 self.in_change.end();
                 self.finish(&mut garbage, guard, from);
@@ -290,6 +290,7 @@ impl AddressSpace {
         self.finish(&mut garbage, guard, wanted.to);
         let done = self.tables().relocate(moved, wanted.to.start(), &mut supply, &mut garbage);
         debug_assert!(done.is_ok(), "everything was set aside before");
+        drop(homes);
         self.tables().clear_emptied(from, &mut garbage, &keep);
         self.in_change.end();
         self.note_mapped(guard);

@@ -65,7 +65,7 @@ impl Walk<'_> {
         }
         let (memory, table) = (self.root.memory, entry.frame());
         let record = memory.record(table);
-        let ownership = if record.refs() == 1 { above } else { Ownership::Shared };
+        let ownership = if record.is_alone() { above } else { Ownership::Shared };
         // A table of an object is the object's, whoever links it.
         if !entry.is_object() {
             self.usage.tables += 1;

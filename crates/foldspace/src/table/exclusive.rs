@@ -80,8 +80,8 @@ impl<'m> Exclusive<'m> {
         let memory = self.memory;
         let into = target.as_ref().map_or(self.table, |target| target.table);
         let slots = |table: Frame, first: Index| &memory.entries(table)[first.get()..first.get() + count];
-        let first = Slot { table: into, index: to };
-        let run = move_slots(memory.records(), slots(self.table, from), slots(into, to), first);
+        let ends = Ends { memory, from: self.slot(from), to: Slot { table: into, index: to } };
+        let run = move_slots(memory.records(), slots(self.table, from), slots(into, to), &ends);
         if let Some(target) = target {
             let tracked = run.passed - run.empty - run.untracked;
             let units = tracked * Entry::PRIVATE.unit(self.level) + run.untracked * Entry::GUARD.unit(self.level);
@@ -120,7 +120,7 @@ impl<'m> Exclusive<'m> {
             self.expand_reference(entry, table, level);
             self.put(index, Entry::table(table));
             garbage.stale = true;
-        } else if self.memory.record(entry.frame()).refs() > 1 {
+        } else if self.memory.record(entry.frame()).is_shared() {
             self.unshare(index, entry.frame(), level, supply, garbage)?;
         } else if !entry.is_writable() {
             // The other sharers have gone: the table is ours as it is, and its own slots are write-protected where they must be.
@@ -133,7 +133,7 @@ impl<'m> Exclusive<'m> {
     pub(crate) fn child(&self, index: Index) -> Option<Exclusive<'m>> {
         let entry = self.entry(index);
         let level = self.level.below()?;
-        if !entry.is_present() || entry.is_reference() || self.memory.record(entry.frame()).refs() > 1 {
+        if !entry.is_present() || entry.is_reference() || self.memory.record(entry.frame()).is_shared() {
             return None;
         }
         Some(Exclusive::lock(self.memory, entry.frame(), level))
@@ -172,8 +172,8 @@ impl<'m> Exclusive<'m> {
         let copy = self.begin_table(index, level, supply)?;
         let original = memory.record(shared);
         original.lock();
-        let lineage = match memory.join_lineage(shared, copy) {
-            Ok(lineage) => lineage,
+        let joined = match memory.join_to_copy(shared, copy) {
+            Ok(joined) => joined,
             Err(error) => {
                 original.unlock();
                 memory.free_table(copy);
@@ -183,8 +183,9 @@ impl<'m> Exclusive<'m> {
         let (from, to) = (memory.entries(shared), memory.entries(copy));
         // A link to a table of an object says for all below it what its area does not allow.
         let forbidden = self.entry(index).bits() & Entry::NO_EXECUTE;
-        let copying = Copying { memory, records: memory.records(), table: shared, lineage, forbidden };
+        let copying = Copying { memory, records: memory.records(), table: shared, lineage: joined.lineage, forbidden };
         copying.all(original.counts().used(), from, to);
+        drop(joined);
         memory.record(copy).set_counts(original.counts());
         original.unlock();
         let link = self.put(index, Entry::table(copy));
@@ -241,9 +242,11 @@ impl Copying<'_> {
             }
             let index = Index::truncate((first.get() + number) as u64);
             if entry.is_private() {
-                records[entry.frame().0 as usize].share(lineage, index);
+                if !records[entry.frame().0 as usize].share(lineage, index) {
+                    memory.share_listed(entry.frame(), lineage, index);
+                }
             } else if entry.is_object() {
-                memory.copy_object_home(entry.frame(), table, lineage, index);
+                memory.relink_home(entry.frame(), table, lineage, index);
             }
             to.store(entry.without(Entry::WRITE).with(forbidden).bits(), Ordering::Relaxed);
         }
@@ -258,9 +261,28 @@ struct Run {
     untracked: u32,
 }
 
+/// The first slot that entries leave, and the first that they come to.
+struct Ends<'m> {
+    memory: &'m Memory,
+    from: Slot,
+    to: Slot,
+}
+
+impl Ends<'_> {
+    /// The slot after so many.
+    fn after(first: Slot, passed: u32) -> Slot {
+        Slot { index: Index::truncate(first.index.get() as u64 + passed as u64), ..first }
+    }
+
+    #[cold]
+    fn move_shared(&self, frame: Frame, passed: u32) {
+        self.memory.move_shared_home(frame, Ends::after(self.from, passed), Ends::after(self.to, passed));
+    }
+}
+
 /// The loop of [`Exclusive::move_run`], by itself so that all that it needs is in registers.
 #[inline(never)]
-fn move_slots(records: &[Record], old: &[AtomicU64], new: &[AtomicU64], first: Slot) -> Run {
+fn move_slots(records: &[Record], old: &[AtomicU64], new: &[AtomicU64], ends: &Ends<'_>) -> Run {
     let (mut passed, mut empty, mut untracked) = (0, 0, 0);
     for (old, new) in old.iter().zip(new) {
         // Relaxed: under the locks of both tables.
@@ -274,8 +296,12 @@ fn move_slots(records: &[Record], old: &[AtomicU64], new: &[AtomicU64], first: S
             // Acquire: what a processor has stored there, to who frees or shares it later. Release: as every change of a slot.
             let entry = Entry::from_bits(old.swap(0, Ordering::AcqRel));
             if entry.is_tracked() {
-                let index = Index::truncate(first.index.get() as u64 + passed as u64);
-                records[entry.frame().0 as usize].move_home(Slot { index, ..first });
+                let record = &records[entry.frame().0 as usize];
+                if record.is_alone() {
+                    record.set_home(Home::Slot(Ends::after(ends.to, passed)));
+                } else {
+                    ends.move_shared(entry.frame(), passed);
+                }
             } else {
                 untracked += 1;
             }

@@ -167,7 +167,7 @@ impl<'m> Root<'m> {
         // A slot that lets its table be written links it alone: no need to look at its record.
         if !entry.is_writable() {
             leaf.own = false;
-            leaf.shared |= entry.is_reference() || self.memory.record(entry.frame()).refs() > 1;
+            leaf.shared |= entry.is_reference() || self.memory.record(entry.frame()).is_shared();
         }
         leaf.table = entry.frame();
         leaf.entry = self.load(leaf.table, addr.index(level));
@@ -314,7 +314,7 @@ impl<'m> Root<'m> {
             if !entry.is_reference() {
                 // Release: who finds it protected sees that a fork is in progress (`InChange`). Acquire: as for every change of permissions.
                 from[index.get()].fetch_and(!Entry::WRITE, Ordering::AcqRel);
-                self.memory.record(entry.frame()).share(lineage, index);
+                self.memory.share_home(entry.frame(), lineage, index);
             }
             // Release: who finds the entry finds what it refers to.
             to[index.get()].store(entry.without(Entry::WRITE).bits(), Ordering::Release);

@@ -161,7 +161,7 @@ impl<'m> Root<'m> {
                 continue;
             }
             let table = entry.is_present().then(|| entry.frame());
-            let is_ours = |table: Frame| !entry.is_reference() && self.memory.record(table).refs() == 1;
+            let is_ours = |table: Frame| !entry.is_reference() && self.memory.record(table).is_alone();
             let shared = shared_above || !table.is_some_and(is_ours);
             count += shared as u64 + self.count_shared(table, below, part.range, touch, shared);
         }

@@ -23,17 +23,16 @@ pub(crate) fn release_entry(memory: &Memory, entry: Entry, level: Level, place: 
             }
         }
         None => {
-            if memory.record(frame).drop_ref() == 0 {
+            if memory.drop_slot(frame, place) {
                 garbage.push_data(memory, frame);
             }
         }
         // A table of the object's, which lives on without it.
         Some(_) if entry.is_object() => drop(memory.drop_home(frame, place)),
         Some(below) => {
-            let record = memory.record(frame);
-            if record.drop_ref() == 0 {
+            if memory.drop_slot(frame, place) {
                 // A fault may hold its lock still: what it installs is dropped below, and it looks its path up again.
-                record.lock();
+                memory.record(frame).lock();
                 release_table(memory, frame, below, garbage);
             }
         }

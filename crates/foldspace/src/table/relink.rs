@@ -115,7 +115,7 @@ fn take_over(ours: &mut Exclusive<'_>, theirs: &Common<'_>, index: Index, entry:
             memory.entries(theirs.table)[index.get()].fetch_and(!Entry::WRITE, Ordering::Relaxed);
         }
         if let Some(lineage) = memory.record(ours.table()).lineage() {
-            memory.copy_home(entry, theirs.table, lineage, index);
+            memory.relink_home(entry.frame(), theirs.table, lineage, index);
         }
     }
     let slot = ours.slot(index);

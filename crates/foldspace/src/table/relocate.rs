@@ -16,6 +16,7 @@ use crate::addr::{Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
 use crate::frame::Garbage;
 use crate::platform::Flush;
+use crate::reverse::Promise;
 
 /// What remains to be moved, and where to.
 #[derive(Clone, Copy)]
@@ -112,7 +113,7 @@ impl<'m> Root<'m> {
     }
 
     /// Makes exclusive whatever a move of `moved` to the start of `to` changes, when `from`, of which it is the head, and `to` are to be
-    /// cleared as well. Returns the frames for the tables that [`Root::relocate`] may have to make.
+    /// cleared as well. Returns the frames for the tables that [`Root::relocate`] may have to make, and room for the homes of what is shared.
     ///
     /// # Errors
     ///
@@ -123,7 +124,7 @@ impl<'m> Root<'m> {
         from: PageRange,
         to: PageRange,
         garbage: &mut Garbage,
-    ) -> Result<Supply<'m>> {
+    ) -> Result<(Supply<'m>, Promise<'m>)> {
         let mut needed = self.count_to_own(from, Touch::EdgesOfOurs) + self.count_to_own(to, Touch::EdgesOfOurs);
         let (mut sources, mut targets, mut shared) = (Passed::default(), Passed::default(), 0);
         for step in self.steps(moved, to.start()) {
@@ -138,7 +139,29 @@ impl<'m> Root<'m> {
                 drop(self.own(step.route.from.start(), step.level, &mut supply, garbage)?);
             }
         }
-        Ok(supply)
+        let (mut slots, mut tables) = (0, 0);
+        for step in self.steps(moved, to.start()) {
+            let shared = self.count_shared_in(&step);
+            slots += shared;
+            tables += (shared != 0) as usize;
+        }
+        Ok((supply, self.memory.promise_homes(slots, tables)?))
+    }
+
+    /// Entries of a step that refer to what others have, too. That begins in tables of a lineage only, and goes to none outside.
+    fn count_shared_in(&self, step: &Step) -> usize {
+        let at = step.route.from.start();
+        let Some(table) = self.linked(at, step.level) else { return 0 };
+        if self.memory.record(table).lineage().is_none() {
+            return 0;
+        }
+        let first = at.index(step.level).get();
+        let slots = &self.memory.entries(table)[first..first + step.entries as usize];
+        slots.iter().map(Entry::load).filter(|entry| self.is_shared(*entry)).count()
+    }
+
+    fn is_shared(&self, entry: Entry) -> bool {
+        entry.is_tracked() && !entry.is_object() && self.memory.record(entry.frame()).is_shared()
     }
 
     /// Tables on the path to the entries of a step that others share, `passed` left out.
@@ -150,7 +173,7 @@ impl<'m> Root<'m> {
                 break;
             }
             let entry = self.load(table, at.index(above));
-            shared |= self.memory.record(entry.frame()).refs() > 1;
+            shared |= self.memory.record(entry.frame()).is_shared();
             count += (passed.is_new(at, level) && shared) as u64;
             table = entry.frame();
         }
@@ -235,7 +258,7 @@ fn carry_one<'m>(
     // What the processor notes in the entry until here moves with it.
     let entry = source.put(old, Entry::NONE);
     if entry.is_tracked() && !entry.is_object() {
-        memory.record(entry.frame()).move_home(place);
+        memory.move_shared_home(entry.frame(), source.slot(old), place);
     } else if entry.is_tracked() && memory.move_home(entry.frame(), memory.place(source.slot(old)), place).is_err() {
         // The object still has it: the next access maps it again.
         return garbage.give_up(memory, entry, level, source.slot(old));

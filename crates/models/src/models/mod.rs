@@ -5,6 +5,7 @@ mod kernel;
 mod layout;
 mod lifetimes;
 mod migration;
+mod moved;
 mod pairs;
 
 use foldspace::space::ForkMode;
@@ -36,6 +37,7 @@ pub const MODELS: &[Model] = &[
     layout::MUNMAP,
     layout::MPROTECT,
     layout::MREMAP,
+    moved::MOVED,
     layout::TRUNCATE,
     layout::MAPS,
     pairs::PAIRS,

@@ -110,7 +110,7 @@ impl Cache {
             let Some(frame) = self.get(*index) else { continue };
             let record = memory.record(frame);
             // Nobody can begin to map it without the lock of this cache.
-            if !record.is_dirty() && record.refs() == 1 {
+            if !record.is_dirty() && record.is_alone() {
                 self.pages.remove(index);
                 memory.drop_page(frame, garbage);
                 forgotten += 1;

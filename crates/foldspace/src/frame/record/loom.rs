@@ -57,12 +57,12 @@ fn a_page_is_stored_to_by_who_is_alone_and_sees_that_all_others_have_read_it() {
         [(); 2].map(|()| {
             let page = page.clone();
             let thread: Box<dyn FnOnce() -> &'static str + Send> = Box::new(move || {
-                if page.record.refs() == 1 {
+                if page.record.is_alone() {
                     page.content.write();
                     return "in place";
                 }
                 page.content.read();
-                if page.record.drop_ref() == 0 {
+                if page.record.drop_ref().is_none() {
                     // Freed, for the next to write to.
                     page.content.write();
                 }
@@ -82,7 +82,7 @@ fn a_table_is_copied_under_its_lock_or_taken_by_who_is_alone() {
         [(); 2].map(|()| {
             let table = table.clone();
             let thread: Box<dyn FnOnce() -> &'static str + Send> = Box::new(move || {
-                if table.record.refs() == 1 {
+                if table.record.is_alone() {
                     table.record.lock();
                     table.content.write();
                     table.record.unlock();
@@ -92,7 +92,7 @@ fn a_table_is_copied_under_its_lock_or_taken_by_who_is_alone() {
                 // The write bits go in the original, too.
                 table.content.write();
                 table.record.unlock();
-                if table.record.drop_ref() == 0 {
+                if table.record.drop_ref().is_none() {
                     table.record.lock();
                     table.content.write();
                 }
@@ -114,7 +114,7 @@ fn a_write_bit_and_a_second_reference_exclude_each_other() {
         [
             Box::new(move || {
                 parent.record.lock();
-                let alone = child.record.refs() == 1;
+                let alone = child.record.is_alone();
                 if alone {
                     parent.slot.fetch_or(Entry::WRITE, Ordering::AcqRel);
                 }
