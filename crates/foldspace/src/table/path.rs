@@ -3,9 +3,9 @@
 use super::{Entry, Exclusive, Supply, for_each_of};
 use crate::addr::{ENTRIES, Index, Level, PageRange, VirtAddr};
 use crate::error::Result;
-use crate::frame::{Frame, Garbage, Memory};
+use crate::frame::{Frame, Garbage, LineageId, Memory};
 use crate::platform::{Flush, SpaceId};
-use crate::sync::atomic::Ordering;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::glance;
 
 /// The root table of an address space, and the way to everything below it.
@@ -311,15 +311,21 @@ impl<'m> Root<'m> {
         let (from, to) = (self.memory.entries(self.frame), self.memory.entries(new));
         let counts = self.memory.record(locked.table()).counts();
         for_each_of(counts.used(), &from[..ENTRIES / 2], |index, entry| {
-            if !entry.is_reference() {
-                // Release: who finds it protected sees that a fork is in progress (`InChange`). Acquire: as for every change of permissions.
-                from[index.get()].fetch_and(!Entry::WRITE, Ordering::AcqRel);
-                self.memory.share_home(entry.frame(), lineage, index);
-            }
-            // Release: who finds the entry finds what it refers to.
-            to[index.get()].store(entry.without(Entry::WRITE).bits(), Ordering::Release);
+            self.share_entry(entry, &from[index.get()], &to[index.get()], lineage, index);
         });
         self.memory.record(new).set_counts(counts);
         Ok(())
+    }
+
+    /// By itself, so that those who look for entries need few registers: there are two or three.
+    #[inline(never)]
+    fn share_entry(&self, entry: Entry, from: &AtomicU64, to: &AtomicU64, lineage: LineageId, index: Index) {
+        if !entry.is_reference() {
+            // Release: who finds it protected sees that a fork is in progress (`InChange`). Acquire: as for every change of permissions.
+            from.fetch_and(!Entry::WRITE, Ordering::AcqRel);
+            self.memory.share_home(entry.frame(), lineage, index);
+        }
+        // Release: who finds the entry finds what it refers to.
+        to.store(entry.without(Entry::WRITE).bits(), Ordering::Release);
     }
 }
