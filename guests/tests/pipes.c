@@ -2,6 +2,7 @@
 #include "check.h"
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 
 /* 8 MiB of a known sequence through a pipe of 64 KiB. */
@@ -189,6 +190,44 @@ static void vectors_and_poll(void)
 	say("readv, writev, poll");
 }
 
+static void packets(void)
+{
+	int ends[2];
+	char seen[8192];
+	CHECK(pipe2(ends, O_DIRECT) == 0);
+	CHECK_EQ(fcntl(ends[0], F_GETFL), O_RDONLY);
+	CHECK_EQ(fcntl(ends[1], F_GETFL), O_WRONLY | O_DIRECT);
+	/* One read has one packet; what it has no room for is lost. */
+	CHECK_EQ(write(ends[1], "one", 3), 3);
+	CHECK_EQ(write(ends[1], "second", 6), 6);
+	CHECK_EQ(write(ends[1], "three", 5), 5);
+	CHECK_EQ(read(ends[0], seen, sizeof seen), 3);
+	CHECK_EQ(read(ends[0], seen, 2), 2);
+	CHECK(memcmp(seen, "se", 2) == 0);
+	int left = -1;
+	CHECK(ioctl(ends[0], FIONREAD, &left) == 0);
+	CHECK_EQ(left, 5);
+	CHECK_EQ(read(ends[0], seen, sizeof seen), 5);
+	CHECK(memcmp(seen, "three", 5) == 0);
+	/* What is longer than a page is several. */
+	memset(seen, 'x', sizeof seen);
+	CHECK_EQ(write(ends[1], seen, 5000), 5000);
+	CHECK_EQ(read(ends[0], seen, sizeof seen), 4096);
+	CHECK_EQ(read(ends[0], seen, sizeof seen), 904);
+	/* What is not a packet does not become part of one; a packet may follow bytes in their block. */
+	CHECK_EQ(write(ends[1], "p", 1), 1);
+	CHECK(fcntl(ends[1], F_SETFL, 0) == 0);
+	CHECK_EQ(write(ends[1], "ab", 2), 2);
+	CHECK_EQ(write(ends[1], "cd", 2), 2);
+	CHECK(fcntl(ends[1], F_SETFL, O_DIRECT) == 0);
+	CHECK_EQ(write(ends[1], "e", 1), 1);
+	CHECK_EQ(read(ends[0], seen, sizeof seen), 1);
+	CHECK_EQ(read(ends[0], seen, sizeof seen), 5);
+	CHECK(memcmp(seen, "abcde", 5) == 0);
+	close(ends[0]), close(ends[1]);
+	say("packets");
+}
+
 int main(void)
 {
 	much_data();
@@ -197,5 +236,6 @@ int main(void)
 	atomic_records();
 	ring();
 	vectors_and_poll();
+	packets();
 	return 0;
 }

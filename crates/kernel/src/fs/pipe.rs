@@ -29,6 +29,16 @@ struct Block {
     bytes: Box<[u8; CHUNK]>,
     start: usize,
     end: usize,
+    unit: Unit,
+}
+
+/// How what is written at once is read (`O_DIRECT` in pipe(2)).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// As bytes in a row.
+    Bytes,
+    /// As packets of a page at most, one for each read; what that has no room for is lost.
+    Packets,
 }
 
 impl Block {
@@ -63,11 +73,13 @@ impl State {
     /// Moves bytes in as `pipe_write` of `fs/pipe.c` does, whose way with partly filled blocks can be told from outside: what is above whole
     /// blocks goes behind the last bytes if all of it fits there, the rest into blocks of its own. So what fits a block is never torn. Returns how many bytes,
     /// and whether a bad address ended it; `None` if there is no room at all.
-    fn fill(&mut self, from: &mut dyn Supply) -> Result<Option<(usize, bool)>, Errno> {
+    fn fill(&mut self, from: &mut dyn Supply, unit: Unit) -> Result<Option<(usize, bool)>, Errno> {
         let mut done = 0;
         let tail = from.remaining() % CHUNK;
         if tail > 0
-            && let Some(last) = self.blocks.back_mut().filter(|last| last.end + tail <= CHUNK)
+            && let Some(last) = self.blocks.back_mut()
+            && last.unit == Unit::Bytes
+            && last.end + tail <= CHUNK
         {
             let took = last.take(from, tail);
             self.len += took;
@@ -78,9 +90,9 @@ impl State {
         }
         while from.remaining() > 0 && !self.is_full() {
             let mut block = match self.spare.take() {
-                Some(block) => block,
+                Some(block) => Block { unit, ..block },
                 None => match reserve::check(Errno::ENOMEM).and_then(|()| new_page()) {
-                    Ok(bytes) => Block { bytes, start: 0, end: 0 },
+                    Ok(bytes) => Block { bytes, start: 0, end: 0, unit },
                     Err(_) if done > 0 => return Ok(Some((done, false))),
                     Err(error) => return Err(error),
                 },
@@ -108,8 +120,10 @@ impl State {
             let Some(block) = self.blocks.front_mut() else { break };
             let want = out.room().min(block.end - block.start);
             let put = out.put(&block.bytes[block.start..block.start + want]);
-            block.start += put;
-            self.len -= put;
+            let ends = block.unit == Unit::Packets;
+            let gone = if ends { block.end - block.start } else { put };
+            block.start += gone;
+            self.len -= gone;
             done += put;
             if block.start == block.end
                 && let Some(mut empty) = self.blocks.pop_front()
@@ -119,6 +133,9 @@ impl State {
             }
             if put < want {
                 return (done, true);
+            }
+            if ends {
+                break;
             }
         }
         (done, false)
@@ -275,7 +292,7 @@ impl Pipe {
     }
 
     /// Writes, likewise.
-    pub fn write(&self, from: &mut dyn Supply, non_blocking: bool) -> SysResult {
+    pub fn write(&self, from: &mut dyn Supply, unit: Unit, non_blocking: bool) -> SysResult {
         if from.remaining() == 0 {
             return Ok(0);
         }
@@ -286,7 +303,7 @@ impl Pipe {
                 if state.readers == 0 {
                     return Some(Err(Errno::EPIPE));
                 }
-                state.fill(from).transpose()
+                state.fill(from, unit).transpose()
             };
             let outcome = match attempt(from) {
                 Some(outcome) => outcome,
@@ -380,7 +397,8 @@ impl Body for End {
     }
 
     fn write(&self, file: &File, _at: Option<u64>, from: &mut dyn Supply) -> SysResult {
-        self.pipe.write(from, file.non_blocking())
+        let unit = if file.flags().contains(OpenFlags::DIRECT) { Unit::Packets } else { Unit::Bytes };
+        self.pipe.write(from, unit, file.non_blocking())
     }
 
     fn ready(&self, _file: &File) -> Ready {
@@ -437,13 +455,14 @@ pub fn open(pipe: &Arc<Pipe>, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> 
     Ok(Box::new(end))
 }
 
-/// A pipe without a name: its reading end and its writing end. `flags` may hold NON_BLOCKING and DIRECT.
+/// A pipe without a name: its reading end and its writing end. `flags` may hold NON_BLOCKING, and DIRECT, which is the writing end's.
 pub fn pair(flags: OpenFlags) -> (Arc<File>, Arc<File>) {
     let pipe = Pipe::new();
     let inode: Arc<Inode> = Inode::new(superblock::pipefs(), Kind::Fifo(pipe.clone()), Attributes::new(0o600));
     let dentry = Dentry::nowhere(format!("pipe:[{}]", inode.number).into_bytes(), inode);
     let writing = flags | OpenFlags::WRITE_ONLY;
-    let reader = File::new(dentry.clone(), flags, Box::new(End::new(&pipe, flags)));
+    let reading = flags.difference(OpenFlags::DIRECT);
+    let reader = File::new(dentry.clone(), reading, Box::new(End::new(&pipe, reading)));
     let writer = File::new(dentry, writing, Box::new(End::new(&pipe, writing)));
     (reader, writer)
 }

@@ -8,6 +8,7 @@ use crate::errno::Errno;
 use crate::fs::File;
 use crate::fs::file::OpenFlags;
 use crate::fs::io::{CHUNK, KernelSink, KernelSupply, MAX_TRANSFER, PageBuffer};
+use crate::fs::pipe::Unit;
 use crate::mm::uaccess;
 use crate::process::Task;
 use crate::syscall::SysResult;
@@ -171,7 +172,7 @@ pub fn splice(task: &Task, from: (i32, u64), to: (i32, u64), len: usize, flags: 
         return Ok(0);
     }
     let put = match &into {
-        Some(pipe) => pipe.write(&mut KernelSupply(&bytes[..got]), non_blocking)?,
+        Some(pipe) => pipe.write(&mut KernelSupply(&bytes[..got]), Unit::Bytes, non_blocking)?,
         None => target.file.write(target.at, &mut KernelSupply(&bytes[..got]))?,
     };
     source.advance(put);
@@ -205,5 +206,5 @@ pub fn tee(task: &Task, from: i32, to: i32, len: usize, flags: u32) -> SysResult
         return Ok(0);
     }
     let room = into.wait_for_room(waits_not || target.non_blocking())?;
-    into.write(&mut KernelSupply(&bytes[..got.min(room)]), waits_not)
+    into.write(&mut KernelSupply(&bytes[..got.min(room)]), Unit::Bytes, waits_not)
 }

@@ -29,11 +29,7 @@ pub fn pipe(task: &Task, address: u64, flags: u32) -> SysResult {
     if flags & !(raw::O_CLOEXEC | raw::O_DIRECT | raw::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    if flags & raw::O_DIRECT != 0 {
-        // Packets: not kept apart here, so not offered.
-        return Err(Errno::EINVAL);
-    }
-    let (reader, writer) = pipes::pair(OpenFlags::from_user(flags & raw::O_NONBLOCK));
+    let (reader, writer) = pipes::pair(OpenFlags::from_user(flags & (raw::O_NONBLOCK | raw::O_DIRECT)));
     let at_exec = AtExec::from_flag(flags, raw::O_CLOEXEC);
     insert_pair(task, reader, writer, at_exec, address)
 }

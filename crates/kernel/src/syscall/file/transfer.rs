@@ -9,6 +9,7 @@ use crate::errno::Errno;
 use crate::fs::File;
 use crate::fs::file::Whence;
 use crate::fs::io::{UserBuffer, UserVector};
+use crate::fs::pipe::Unit;
 use crate::process::Task;
 use crate::syscall::SysResult;
 use crate::syscall::memory::in_space;
@@ -136,7 +137,7 @@ pub fn vmsplice(task: &Task, fd: i32, address: u64, count: usize, flags: u32) ->
     let non_blocking = flags & SPLICE_NONBLOCK != 0 || file.non_blocking();
     let mut pieces = pieces(address, count)?;
     if file.writable() {
-        pipe.write(&mut UserVector::new(&mut pieces), non_blocking)
+        pipe.write(&mut UserVector::new(&mut pieces), Unit::Bytes, non_blocking)
     } else if file.readable() {
         pipe.read(&mut UserVector::new(&mut pieces), non_blocking)
     } else {
