@@ -44,6 +44,14 @@ pub(crate) struct Place {
     index: Index,
 }
 
+impl Place {
+    /// The place at another index of the same table.
+    #[inline]
+    pub(crate) fn at(self, index: Index) -> Place {
+        Place { index, ..self }
+    }
+}
+
 impl Reverse {
     pub(crate) fn new() -> Reverse {
         Reverse { lineages: lineage::Lineages::new(), listed: Mutex::new(Rank::Homes, Listed::default()) }

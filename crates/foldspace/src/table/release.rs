@@ -44,10 +44,12 @@ pub(crate) fn release_table(memory: &Memory, table: Frame, level: Level, garbage
     let used = memory.record(table).counts().used();
     if used != 0 {
         let entries = memory.entries(table);
+        // It is locked: the lineage that they are named by stays the same.
+        let first = memory.place(Slot { table, index: Index::truncate(0) });
         for_each_of(used, entries, |index, entry| {
             // Relaxed: it is locked and dead. Who still reads there is pinned, and finds one or the other.
             entries[index.get()].store(0, Ordering::Relaxed);
-            release_entry(memory, entry, level, memory.place(Slot { table, index }), garbage);
+            release_entry(memory, entry, level, first.at(index), garbage);
         });
     }
     memory.leave_lineage(table);

@@ -5,6 +5,7 @@ use std::boxed::Box;
 use ::loom::sync::Arc;
 
 use super::*;
+use crate::frame::Frame;
 use crate::sync::Content;
 use crate::sync::loom::explore;
 use crate::table::Entry;
