@@ -59,10 +59,13 @@ pub fn remap_file_pages(
     if page_offset > (i64::MAX as u64 - len) / PAGE {
         return Err(Errno::EOVERFLOW);
     }
+    let mut kept = first.flags & KEPT;
+    // As any mapping of it that is made now.
+    kept.set(VmaFlags::UNLINKED, object.is_unlinked());
     space.map(MapRequest {
         placement: Placement::Fixed(range.start()),
         len,
-        flags: first.flags & KEPT,
+        flags: kept,
         backing: Backing::Object(object.clone()),
         page_offset,
     })?;
