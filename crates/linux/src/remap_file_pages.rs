@@ -60,7 +60,7 @@ pub fn remap_file_pages(
         return Err(Errno::EOVERFLOW);
     }
     let mut kept = first.flags & KEPT;
-    // As any mapping of it that is made now.
+    // As of any mapping of a file that is made now.
     kept.set(VmaFlags::UNLINKED, object.is_unlinked());
     space.map(MapRequest {
         placement: Placement::Fixed(range.start()),

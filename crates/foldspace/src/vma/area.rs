@@ -68,7 +68,8 @@ bitflags! {
         const WATCH_WRITES = 1 << 25;
         /// Pages that the object has and that are not mapped here are the watcher's to show.
         const WATCH_UNMAPPED = 1 << 26;
-        /// What it shows is an object that no path led to when it was mapped: it may be named, as anonymous memory may.
+        /// What it shows is a file that no path led to when it was mapped: it may be named, as anonymous memory may. Two VMAs that
+        /// differ in it may be one, which then is what the first was (Linux keeps the `vm_ops` of the VMA that grows).
         const UNLINKED = 1 << 29;
         /// It shows zeros of a file ([`Reference::zeros_of`]). Set when it is mapped, for the tree's summaries.
         const FILE_OF_ZEROS = 1 << 30;
@@ -195,7 +196,7 @@ impl Vma {
     pub fn continues(&self, other: &Vma) -> bool {
         // Forwards or backwards: page offsets are compared modulo 2^64.
         let pages = (self.start().get().wrapping_sub(other.start().get()) as i64 >> crate::addr::PAGE_SHIFT) as u64;
-        (self.flags ^ other.flags).difference(VmaFlags::WRITTEN).is_empty()
+        (self.flags ^ other.flags).difference(VmaFlags::WRITTEN | VmaFlags::UNLINKED).is_empty()
             && self.backing.same(&other.backing)
             && (!self.backing.has_offsets() || other.page_offset.wrapping_add(pages) == self.page_offset)
             && self.watcher == other.watcher

@@ -191,12 +191,9 @@ impl Object {
         }
     }
 
-    /// Whether no path leads to it now ([`Source::is_unlinked`]).
+    /// Whether it is a file to which no path leads now ([`Source::is_unlinked`]).
     pub fn is_unlinked(&self) -> bool {
-        match &self.source {
-            Content::Source(source) => source.is_unlinked(),
-            Content::Anonymous(_) => true,
-        }
+        matches!(&self.source, Content::Source(source) if source.is_unlinked())
     }
 
     /// See [`Source::is_placed_by_tables`].
