@@ -11,6 +11,8 @@ pub mod backing;
 pub mod check;
 pub mod error;
 pub mod frame;
+#[cfg(doc)]
+pub mod guide;
 pub mod migrate;
 #[expect(unsafe_code, reason = "an embedder makes promises that memory safety rests on")]
 pub mod platform;

@@ -114,7 +114,7 @@ impl Arena {
     /// `len` bytes from `offset` of a frame, which is a multiple of `len`.
     #[inline(always)]
     fn word(&self, frame: Frame, offset: usize, len: usize) -> Option<NonNull<u8>> {
-        let fits = offset.is_multiple_of(len) && offset + len <= PAGE_BYTES;
+        let fits = offset % len == 0 && offset + len <= PAGE_BYTES;
         // SAFETY: within the frame.
         if fits { self.frame(frame).map(|page| unsafe { page.add(offset) }) } else { None }
     }

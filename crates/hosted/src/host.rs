@@ -80,6 +80,11 @@ impl Host {
         &self.memory
     }
 
+    /// Its frames: to an engine with translations of its own, the physical memory of all guests. They stay mapped while the host or a guest is there.
+    pub fn arena(&self) -> &Arena {
+        &self.machine.arena
+    }
+
     pub(crate) fn end(&self) -> &Arc<End> {
         &self.end
     }

@@ -140,8 +140,9 @@ fn pin(machine: &Arc<Machine>) -> Guard {
         }
         let handle = Rc::new(machine.collector.register());
         let mut list = participants.borrow_mut();
-        let gone: Vec<_> = list.extract_if(.., |(of, _)| of.strong_count() == 0).collect();
-        list.push((Arc::downgrade(machine), Rc::clone(&handle)));
+        let (mut living, gone): (Vec<_>, Vec<_>) = list.drain(..).partition(|(of, _)| of.strong_count() > 0);
+        living.push((Arc::downgrade(machine), Rc::clone(&handle)));
+        *list = living;
         // A handle that goes may run what was deferred, too.
         drop(list);
         drop(gone);

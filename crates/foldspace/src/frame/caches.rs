@@ -72,7 +72,7 @@ impl Caches {
                 tables: sum.tables.wrapping_add(cache.tables),
             }
         });
-        let at_least_none = |sum: u64| if sum.cast_signed() < 0 { 0 } else { sum };
+        let at_least_none = |sum: u64| if (sum as i64) < 0 { 0 } else { sum };
         Cached { deferred: at_least_none(sum.deferred), tables: at_least_none(sum.tables), ..sum }
     }
 }

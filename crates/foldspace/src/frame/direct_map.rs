@@ -73,7 +73,7 @@ impl DirectMap {
     /// If the offset is not a multiple of 4 below the size of a page.
     #[inline]
     pub(super) fn word(&self, frame: Frame, offset: usize) -> &core::sync::atomic::AtomicU32 {
-        assert!(offset < PAGE && offset.is_multiple_of(4), "no word lies there");
+        assert!(offset < PAGE && offset % 4 == 0, "no word lies there");
         // SAFETY: invariants 1 and 3: checked to lie inside the frame and to be aligned; any bytes are valid for atomics, and all others who
         // look at the frame do so with raw copies, or are processors.
         unsafe { self.ptr(frame).add(offset).cast::<core::sync::atomic::AtomicU32>().as_ref() }

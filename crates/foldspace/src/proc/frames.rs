@@ -124,9 +124,7 @@ impl Memory {
             match &mut run {
                 Some(run) if run.continues_with(&next) => run.frames += 1,
                 run => {
-                    if let Some(ended) = run.replace(next)
-                        && ended.used != FrameUse::Absent
-                    {
+                    if let Some(ended) = run.replace(next).filter(|ended| ended.used != FrameUse::Absent) {
                         visit(&ended);
                     }
                 }

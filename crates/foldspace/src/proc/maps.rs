@@ -90,14 +90,16 @@ pub(super) fn origin(vma: &Vma) -> (Identity, u64) {
 
 /// Appends the last column, by Linux's precedence: file, heap, stack, given name, nothing.
 pub(super) fn name(vma: &Vma, marks: &Marks, out: &mut Vec<u8>) {
+    let referred = match &vma.backing {
+        Backing::Reference(reference) => reference.file(),
+        _ => None,
+    };
     if let Backing::Object(object) = &vma.backing {
         match &vma.name {
             Some(name) => bracketed(b"anon_shmem:", name, out),
             _ => object.path(out),
         }
-    } else if let Backing::Reference(reference) = &vma.backing
-        && let Some(file) = reference.file()
-    {
+    } else if let Some(file) = referred {
         file.path(out);
     } else if vma.start() < marks.brk && vma.end() > marks.start_brk {
         out.extend_from_slice(b"[heap]");

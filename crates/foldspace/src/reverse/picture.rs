@@ -78,10 +78,10 @@ impl Memory {
         mut act: impl FnMut(&Picture<'_>) -> Option<Result<T>>,
     ) -> Result<T> {
         for _ in 0..PATIENCE {
-            if let Some(picture) = self.picture(frame)?
-                && let Some(outcome) = act(&picture)
-            {
-                return outcome;
+            if let Some(picture) = self.picture(frame)? {
+                if let Some(outcome) = act(&picture) {
+                    return outcome;
+                }
             }
             crate::sync::hint::spin_loop();
         }

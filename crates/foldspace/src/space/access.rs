@@ -28,10 +28,10 @@ impl AddressSpace {
         while done < page.len() {
             done += self.read(VirtAddr(addr.get() + done as u64), &mut page[done..]);
             // Once more for the reason; if it can be read by now, so much the better.
-            if done < page.len()
-                && let Err(fault) = self.fault(addr, Access::Read)
-            {
-                return Err(if fault == Fault::OutOfMemory { Error::OutOfMemory } else { Error::NotMapped });
+            if done < page.len() {
+                if let Err(fault) = self.fault(addr, Access::Read) {
+                    return Err(if fault == Fault::OutOfMemory { Error::OutOfMemory } else { Error::NotMapped });
+                }
             }
         }
         Reference::new(&self.memory, &page)
@@ -73,7 +73,7 @@ impl AddressSpace {
     }
 
     fn with_word(&self, addr: VirtAddr, access: Access, act: impl FnOnce(&AtomicU32)) {
-        if addr >= USER_END || !addr.get().is_multiple_of(4) {
+        if addr >= USER_END || addr.get() % 4 != 0 {
             return;
         }
         self.with_page(addr, access, |frame| act(self.memory.word_of_frame(frame, addr.page_offset())));

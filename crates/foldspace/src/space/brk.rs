@@ -117,11 +117,12 @@ impl AddressSpace {
             return Ok(false);
         }
         let below = neighbours.before;
-        if let Some(below) = below
-            && !below.flags.contains(VmaFlags::GROWS_DOWN)
-            && below.flags.intersects(VmaFlags::ACCESS)
-            && range.start().get() - below.end().get() < STACK_GUARD_GAP
-        {
+        let is_too_near = |below: &Vma| {
+            !below.flags.contains(VmaFlags::GROWS_DOWN)
+                && below.flags.intersects(VmaFlags::ACCESS)
+                && range.start().get() - below.end().get() < STACK_GUARD_GAP
+        };
+        if below.is_some_and(is_too_near) {
             return Ok(false);
         }
         let mut change = self.vmas.change(guard, added);

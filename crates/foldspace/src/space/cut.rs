@@ -27,10 +27,10 @@ impl AddressSpace {
             self.tables().cut_range(range, copies, held);
             flush = Some(if flush.is_none() { Flush::Range(range) } else { Flush::All });
         }
-        if let Some(flush) = flush
-            && !held.is_empty()
-        {
-            self.memory.platform().shootdown(self.id, flush);
+        if let Some(flush) = flush {
+            if !held.is_empty() {
+                self.memory.platform().shootdown(self.id, flush);
+            }
         }
     }
 }

@@ -18,10 +18,10 @@ impl AddressSpace {
     pub fn frame_at(&self, addr: VirtAddr) -> Result<Frame, Fault> {
         loop {
             let mut found = None;
-            if self.with_page(addr, Access::Read, |frame| found = Some(frame))
-                && let Some(frame) = found
-            {
-                return Ok(frame);
+            if self.with_page(addr, Access::Read, |frame| found = Some(frame)) {
+                if let Some(frame) = found {
+                    return Ok(frame);
+                }
             }
             self.fault(addr, Access::Read)?;
         }

@@ -400,10 +400,10 @@ impl AddressSpace {
 
     #[inline(never)]
     fn finish_fault_with(&self, garbage: &mut Garbage, guard: &Guard, addr: VirtAddr) {
-        if garbage.stale
-            && let Some(page) = PageRange::page_of(addr)
-        {
-            garbage.settle(&self.memory, self.id, Flush::Range(page));
+        if garbage.stale {
+            if let Some(page) = PageRange::page_of(addr) {
+                garbage.settle(&self.memory, self.id, Flush::Range(page));
+            }
         }
         garbage.retire(&self.memory, guard);
     }

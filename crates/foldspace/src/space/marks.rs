@@ -66,7 +66,7 @@ impl MarksCell {
     fn read<T>(&self, mut take: impl FnMut() -> T) -> (Marks, T) {
         loop {
             let turn = self.turn.load(Ordering::Acquire);
-            if turn.is_multiple_of(2) {
+            if turn % 2 == 0 {
                 let [start_brk, brk, start_stack] =
                     self.addresses.each_ref().map(|address| VirtAddr(address.load(Ordering::Relaxed)));
                 let taken = take();

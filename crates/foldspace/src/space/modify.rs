@@ -132,11 +132,13 @@ impl AddressSpace {
                 return Ok((modification, Err(error)));
             }
             let turned = is_turned(&piece, vma);
-            if turned && let Err(cut) = self.count_vmas(version, &modification, &piece, vma, &mut vmas) {
-                if let Some(at) = cut {
-                    self.split(guard, at)?;
+            if turned {
+                if let Err(cut) = self.count_vmas(version, &modification, &piece, vma, &mut vmas) {
+                    if let Some(at) = cut {
+                        self.split(guard, at)?;
+                    }
+                    return Ok((modification, Err(Error::TooManyVmas)));
                 }
-                return Ok((modification, Err(Error::TooManyVmas)));
             }
             vmas -= modification.push(Piece { vma: piece, turned }, part)?;
             reached = part.end();
@@ -196,17 +198,17 @@ impl AddressSpace {
             Some(last) => {
                 // Only outwards: what is next to a piece inside the range has been merged, or differs.
                 let (low, high) = (version.joined(first.vma.clone()), version.joined(last.vma.clone()));
-                if let Some(range) = PageRange::new(low.start(), first.vma.end())
-                    && low.start() < first.vma.start()
-                {
-                    (first.vma.range, first.vma.page_offset) = (range, low.page_offset);
-                    first.vma.flags |= version.find(low.start()).map_or(first.vma.flags, |below| below.flags);
+                if let Some(range) = PageRange::new(low.start(), first.vma.end()) {
+                    if low.start() < first.vma.start() {
+                        (first.vma.range, first.vma.page_offset) = (range, low.page_offset);
+                        first.vma.flags |= version.find(low.start()).map_or(first.vma.flags, |below| below.flags);
+                    }
                 }
-                if let Some(range) = PageRange::new(last.vma.start(), high.end())
-                    && high.end() > last.vma.end()
-                {
-                    last.vma.flags |= version.find(last.vma.end()).map_or(last.vma.flags, |above| above.flags);
-                    last.vma.range = range;
+                if let Some(range) = PageRange::new(last.vma.start(), high.end()) {
+                    if high.end() > last.vma.end() {
+                        last.vma.flags |= version.find(last.vma.end()).map_or(last.vma.flags, |above| above.flags);
+                        last.vma.range = range;
+                    }
                 }
             }
         }
@@ -246,13 +248,12 @@ impl Modification {
         }
         self.pieces.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         let mut merged = 0;
-        if let Some(last) = self.pieces.last()
-            && (last.turned || piece.turned)
-            && last.vma.merges_with(&piece.vma)
-        {
-            piece = Piece { vma: join(&last.vma, piece.vma), turned: true };
-            self.pieces.pop();
-            merged = 1;
+        if let Some(last) = self.pieces.last() {
+            if (last.turned || piece.turned) && last.vma.merges_with(&piece.vma) {
+                piece = Piece { vma: join(&last.vma, piece.vma), turned: true };
+                self.pieces.pop();
+                merged = 1;
+            }
         }
         self.pieces.push(piece);
         Ok(merged)

@@ -65,7 +65,7 @@ impl<'t> Search<'t> {
                 // Up to the first whole one, and that.
                 if len >= (HUGE - offset) % HUGE + HUGE { HUGE } else { PAGE_SIZE }
             }
-            backing if len.is_multiple_of(HUGE) && !backing.has_offsets() => HUGE,
+            backing if len % HUGE == 0 && !backing.has_offsets() => HUGE,
             _ => PAGE_SIZE,
         };
         Search { version, base: layout.mmap_base, lowest: space.memory.lowest_address(), len, align, offset }
@@ -117,12 +117,12 @@ impl<'t> Search<'t> {
     /// As `search` finds room, but aligned where there is room for that (`thp_get_unmapped_area_vmflags`: the search is for one huge page more, so
     /// a hole that fits exactly is not found).
     fn aligned(&self, search: impl Fn(u64) -> Option<VirtAddr>) -> Option<VirtAddr> {
-        if self.align > PAGE_SIZE
-            && let Some(start) = search(self.len + self.align)
-        {
-            // Upwards, by a whole huge page if it happens to lie right.
-            let up = self.offset.wrapping_sub(start.get()) & (self.align - 1);
-            return Some(VirtAddr(start.get() + if up == 0 { self.align } else { up }));
+        if self.align > PAGE_SIZE {
+            if let Some(start) = search(self.len + self.align) {
+                // Upwards, by a whole huge page if it happens to lie right.
+                let up = self.offset.wrapping_sub(start.get()) & (self.align - 1);
+                return Some(VirtAddr(start.get() + if up == 0 { self.align } else { up }));
+            }
         }
         search(self.len)
     }

@@ -206,10 +206,10 @@ impl AddressSpace {
         if !is_ready || !leaf.entry.is_present() || !self.tables().mark(&leaf, addr, Entry::ACCESSED) {
             return None;
         }
-        if leaf.entry.is_reference()
-            && let (end, Stretch::Reference(_)) = self.tables().stretch(range)
-        {
-            return Some(end);
+        if leaf.entry.is_reference() {
+            if let (end, Stretch::Reference(_)) = self.tables().stretch(range) {
+                return Some(end);
+            }
         }
         addr.checked_add(PAGE_SIZE)
     }

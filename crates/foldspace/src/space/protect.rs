@@ -104,10 +104,10 @@ impl AddressSpace {
             let (layout, access) = (turn.layout, turn.access);
             let ends = turned.first().zip(turned.last()).map(|(first, last)| (first.0.start(), last.0.end()));
             let touched = ends.and_then(|(start, end)| PageRange::new(start, end));
-            if let Some(touched) = touched
-                && let Some(mut change) = self.plan_many(guard, modification)?
-            {
-                self.publish_access(&mut change, guard, touched, &turned, turn.charge)?;
+            if let Some(touched) = touched {
+                if let Some(mut change) = self.plan_many(guard, modification)? {
+                    self.publish_access(&mut change, guard, touched, &turned, turn.charge)?;
+                }
             }
             match rest {
                 None => return outcome,

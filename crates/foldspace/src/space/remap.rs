@@ -76,7 +76,7 @@ impl AddressSpace {
     ///   several, those before have moved, as on Linux.
     pub fn remap(&self, request: RemapRequest) -> Result<VirtAddr> {
         let RemapRequest { start, len, new_len, .. } = request;
-        let aligned = |bytes: u64| bytes.is_multiple_of(PAGE_SIZE);
+        let aligned = |bytes: u64| bytes % PAGE_SIZE == 0;
         if !start.is_page_aligned()
             || !aligned(len)
             || !aligned(new_len)
@@ -156,13 +156,13 @@ impl AddressSpace {
                 return Err(Error::NotMapped);
             }
             // What is cut off may be several areas, and holes. As on Linux its target goes first, whatever comes then.
-            if let Destination::Fixed(to) = to
-                && let Some(target) = PageRange::from_len(to, new_len)
-            {
-                self.unmap_locked(guard, target)?;
-                // A length that wraps can have its target where it starts.
-                if self.vmas.load(guard).find(start).is_none() {
-                    return Err(Error::NotMapped);
+            if let Destination::Fixed(to) = to {
+                if let Some(target) = PageRange::from_len(to, new_len) {
+                    self.unmap_locked(guard, target)?;
+                    // A length that wraps can have its target where it starts.
+                    if self.vmas.load(guard).find(start).is_none() {
+                        return Err(Error::NotMapped);
+                    }
                 }
             }
             self.cut(guard, start, new_len, len)?;
@@ -223,16 +223,16 @@ impl AddressSpace {
             may_lock(layout, &totals.pages, area.flags, (new_len - len) >> PAGE_SHIFT)?;
             grows(&totals.pages, new_len - len)?;
         }
-        if leave == Leave::Area
-            && let Err(error) = grows(&totals.pages, new_len)
-        {
-            let target = match to {
-                Destination::Fixed(to) => PageRange::from_len(to, new_len).ok_or(Error::BadRange)?,
-                _ => return Err(error),
-            };
-            if let Err(error) = grows(&totals.pages.minus(counted(version, target)), new_len) {
-                self.unmap_locked(guard, target)?;
-                return Err(error);
+        if leave == Leave::Area {
+            if let Err(error) = grows(&totals.pages, new_len) {
+                let target = match to {
+                    Destination::Fixed(to) => PageRange::from_len(to, new_len).ok_or(Error::BadRange)?,
+                    _ => return Err(error),
+                };
+                if let Err(error) = grows(&totals.pages.minus(counted(version, target)), new_len) {
+                    self.unmap_locked(guard, target)?;
+                    return Err(error);
+                }
             }
         }
         if totals.vmas as u64 + 3 > self.memory.max_map_count() {

@@ -227,10 +227,10 @@ impl AddressSpace {
                 }
             }
         }
-        if done.is_err()
-            && let Some(frame) = prepared
-        {
-            memory.free_frame(frame);
+        if done.is_err() {
+            if let Some(frame) = prepared {
+                memory.free_frame(frame);
+            }
         }
         if let Some(page) = PageRange::page_of(at) {
             self.finish(&mut garbage, guard, page);

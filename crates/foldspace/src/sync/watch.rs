@@ -89,10 +89,10 @@ pub(crate) fn wait(rank: Rank, address: usize) -> Wait {
         let held = held.borrow();
         let table = (Rank::Table4..=Rank::Table1).contains(&rank);
         let wrong = held.iter().find(|(other, at)| *other > rank || *other == rank && !(table && *at != address));
-        if let Some((other, _)) = wrong
-            && !panicking()
-        {
-            panic!("lock order: {rank:?} is waited for under {other:?}, at {}; held: {held:?}", Location::caller());
+        if let Some((other, _)) = wrong {
+            if !panicking() {
+                panic!("lock order: {rank:?} is waited for under {other:?}, at {}; held: {held:?}", Location::caller());
+            }
         }
     });
     Wait { rank, address }

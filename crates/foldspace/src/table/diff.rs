@@ -41,10 +41,10 @@ impl Runs<'_> {
     }
 
     fn finish(&mut self) {
-        if let Some(run) = self.open.take()
-            && let Some(range) = PageRange::new(VirtAddr(run.start), VirtAddr(run.end))
-        {
-            (self.visit)(range, run.states.0, run.states.1);
+        if let Some(run) = self.open.take() {
+            if let Some(range) = PageRange::new(VirtAddr(run.start), VirtAddr(run.end)) {
+                (self.visit)(range, run.states.0, run.states.1);
+            }
         }
     }
 }

@@ -75,15 +75,15 @@ impl Root<'_> {
         while let Some(range) = rest {
             let next = VirtAddr((range.start().get() | (Level::L1.table_span() - 1)) + 1).min(range.end());
             let mut reached = next;
-            if let Some(within) = PageRange::new(range.start(), next)
-                && let Holder::Table(mut table) = self.lock_holder(within)
-            {
-                for part in parts(within, Level::L1) {
-                    if garbage.is_full() {
-                        reached = part.range.start();
-                        break;
+            if let Some(within) = PageRange::new(range.start(), next) {
+                if let Holder::Table(mut table) = self.lock_holder(within) {
+                    for part in parts(within, Level::L1) {
+                        if garbage.is_full() {
+                            reached = part.range.start();
+                            break;
+                        }
+                        act(&mut table, part.index, garbage);
                     }
-                    act(&mut table, part.index, garbage);
                 }
             }
             if reached < next {

@@ -206,10 +206,10 @@ impl<'m> Root<'m> {
                 }
                 at = below;
             }
-            if at == level
-                && let Some(owned) = self.lock_if_linked(table, addr, at)
-            {
-                return Ok(owned);
+            if at == level {
+                if let Some(owned) = self.lock_if_linked(table, addr, at) {
+                    return Ok(owned);
+                }
             }
         }
     }
@@ -223,11 +223,10 @@ impl<'m> Root<'m> {
         supply: &mut Supply<'m>,
         garbage: &mut Garbage,
     ) -> Result<Exclusive<'m>> {
-        if leaf.own
-            && leaf.level == Level::L1
-            && let Some(owned) = self.lock_if_linked(leaf.table, addr, Level::L1)
-        {
-            return Ok(owned);
+        if leaf.own && leaf.level == Level::L1 {
+            if let Some(owned) = self.lock_if_linked(leaf.table, addr, Level::L1) {
+                return Ok(owned);
+            }
         }
         self.own(addr, Level::L1, supply, garbage)
     }

@@ -331,10 +331,10 @@ fn own_below<'m>(
                 return Ok(Some(part.range.start()));
             }
             table.own_child(part.index, supply, garbage)?;
-            if let Some(mut child) = table.child(part.index)
-                && let Some(full_at) = own_below(&mut child, part.range, touch, supply, garbage)?
-            {
-                return Ok(Some(full_at));
+            if let Some(mut child) = table.child(part.index) {
+                if let Some(full_at) = own_below(&mut child, part.range, touch, supply, garbage)? {
+                    return Ok(Some(full_at));
+                }
             }
         }
     }
@@ -361,19 +361,19 @@ fn clear_below(
         if garbage.is_full() {
             return Some(part.range.start());
         }
-        if (!part.whole || spare.guards && memory.has_guards(entry, level, part.range))
-            && let Some(mut child) = table.child(part.index)
-        {
-            let full_at = clear_below(memory, &mut child, part.range, garbage, spare);
-            if full_at.is_some() {
-                return full_at;
-            }
-            let span = VirtAddr(part.range.start().get() & !(level.entry_span() - 1));
-            if !child.is_empty() || PageRange::from_len(span, level.entry_span()).is_some_and(spare.tables) {
-                continue;
-            }
-            if garbage.is_full() {
-                return Some(part.range.start());
+        if !part.whole || spare.guards && memory.has_guards(entry, level, part.range) {
+            if let Some(mut child) = table.child(part.index) {
+                let full_at = clear_below(memory, &mut child, part.range, garbage, spare);
+                if full_at.is_some() {
+                    return full_at;
+                }
+                let span = VirtAddr(part.range.start().get() & !(level.entry_span() - 1));
+                if !child.is_empty() || PageRange::from_len(span, level.entry_span()).is_some_and(spare.tables) {
+                    continue;
+                }
+                if garbage.is_full() {
+                    return Some(part.range.start());
+                }
             }
         }
         // Zeros that a fault has linked since the edges were made exclusive: the rest of their span can be linked again.
@@ -455,10 +455,10 @@ fn change_pages_below<'m>(
                 return Some(part.range.start());
             }
             change(table, part.index, entry, garbage);
-        } else if let Some(mut child) = table.child(part.index)
-            && let Some(full_at) = change_pages_below(&mut child, part.range, garbage, change)
-        {
-            return Some(full_at);
+        } else if let Some(mut child) = table.child(part.index) {
+            if let Some(full_at) = change_pages_below(&mut child, part.range, garbage, change) {
+                return Some(full_at);
+            }
         }
     }
     None

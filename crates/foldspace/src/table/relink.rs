@@ -139,19 +139,19 @@ fn next_difference(
         let (a, b) = (glance(a, Ordering::Relaxed), glance(b, Ordering::Relaxed));
         (a ^ b) & !(Entry::ACCESSED | Entry::DIRTY) | b & !a & Entry::DIRTY
     };
-    let (mine, _) = mine.get(..within.end)?.as_chunks::<AT_ONCE>();
-    let (their, _) = their.get(..within.end)?.as_chunks::<AT_ONCE>();
+    let mine = mine.get(..within.end)?.chunks_exact(AT_ONCE);
+    let their = their.get(..within.end)?.chunks_exact(AT_ONCE);
     let group = within.start / AT_ONCE;
     let mut skipped = within.start % AT_ONCE;
-    for (number, (mine, their)) in mine.iter().zip(their).enumerate().skip(group) {
+    for (number, (mine, their)) in mine.zip(their).enumerate().skip(group) {
         let mut any = 0;
         for at in 0..AT_ONCE {
             any |= difference(&mine[at], &their[at]);
         }
-        if any != 0
-            && let Some(at) = (skipped..AT_ONCE).find(|at| difference(&mine[*at], &their[*at]) != 0)
-        {
-            return Some(number * AT_ONCE + at);
+        if any != 0 {
+            if let Some(at) = (skipped..AT_ONCE).find(|at| difference(&mine[*at], &their[*at]) != 0) {
+                return Some(number * AT_ONCE + at);
+            }
         }
         skipped = 0;
     }

@@ -35,7 +35,7 @@ impl Route {
     /// Whether the first entry of a table of `level` moves whole.
     fn moves_whole(self, level: Level) -> bool {
         let span = level.entry_span();
-        level < Level::L4 && (self.from.start().get() | self.to.get()).is_multiple_of(span) && self.from.len() >= span
+        level < Level::L4 && (self.from.start().get() | self.to.get()) % span == 0 && self.from.len() >= span
     }
 }
 

@@ -52,16 +52,29 @@ impl Hart {
     /// Runs until something happens.
     pub fn run(&mut self) -> Result<Event, Trap> {
         loop {
+            if let Some(event) = self.run_for(u64::MAX, |_, _| {})? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Runs until something happens, or for so many instructions: then nothing has. `jumped` hears of each jump and taken branch: from where to where.
+    pub fn run_for(&mut self, instructions: u64, mut jumped: impl FnMut(u64, u64)) -> Result<Option<Event>, Trap> {
+        for _ in 0..instructions {
             let pc = self.pc;
             let event = self.step().map_err(|trap| match trap {
                 Err(stop) => Trap::Memory { pc, stop },
                 Ok(word) => Trap::Illegal { pc, word },
             })?;
             self.executed += 1;
-            if let Some(event) = event {
+            if self.pc != pc.wrapping_add(4) {
+                jumped(pc, self.pc);
+            }
+            if event.is_some() {
                 return Ok(event);
             }
         }
+        Ok(None)
     }
 
     /// One instruction. The error is what memory says, or the word that is no instruction.

@@ -6,17 +6,16 @@
 //! The program is `primes.S`: it counts the primes below a number by a sieve, and prints how many there are.
 
 mod hart;
+mod program;
 
 use std::error::Error;
 use std::thread;
 use std::time::Instant;
 
-use elf::ElfBytes;
-use elf::abi::{PF_W, PF_X, PT_LOAD};
-use elf::endian::LittleEndian;
 use foldspace::addr::PAGE_SIZE;
-use foldspace_hosted::{Guest, Host, Permissions};
+use foldspace_hosted::{Host, Permissions};
 use hart::{Event, Hart};
+use program::load;
 
 const PROGRAM: &[u8] = include_bytes!("primes.elf");
 const STACK: u64 = 0x7000_0000;
@@ -62,27 +61,6 @@ pub fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{:.1} million instructions a second, four guests together", executed as f64 / time.as_secs_f64() / 1e6);
     Ok(())
-}
-
-/// Maps what the program's headers say and copies it in; where it begins.
-fn load(guest: &Guest, program: &[u8]) -> Result<u64, Box<dyn Error>> {
-    let file = ElfBytes::<LittleEndian>::minimal_parse(program)?;
-    for segment in file.segments().ok_or("no segments")?.iter().filter(|segment| segment.p_type == PT_LOAD) {
-        let start = segment.p_vaddr / PAGE_SIZE * PAGE_SIZE;
-        let end = (segment.p_vaddr + segment.p_memsz).next_multiple_of(PAGE_SIZE);
-        let permissions = match (segment.p_flags & PF_W != 0, segment.p_flags & PF_X != 0) {
-            (true, true) => Permissions::ALL,
-            (true, false) => Permissions::READ_WRITE,
-            (false, true) => Permissions::READ_EXECUTE,
-            (false, false) => Permissions::READ,
-        };
-        guest.map(start, end - start, permissions)?;
-        let bytes = file.segment_data(&segment)?;
-        if guest.load_image(segment.p_vaddr, bytes) != bytes.len() {
-            return Err("the program does not fit".into());
-        }
-    }
-    Ok(file.ehdr.e_entry)
 }
 
 /// Runs to the end; what it wrote.

@@ -139,8 +139,10 @@ impl File {
             let first = if promised { flags | VmaFlags::READ | VmaFlags::WRITE } else { flags };
             let len = area.len;
             let start = space.map(MapRequest { flags: first, ..area })?;
-            if promised && let Some(range) = PageRange::from_len(start, len) {
-                to_protect.push((range, flags & VmaFlags::ACCESS));
+            if promised {
+                if let Some(range) = PageRange::from_len(start, len) {
+                    to_protect.push((range, flags & VmaFlags::ACCESS));
+                }
             }
         }
         for (range, name) in self.names {

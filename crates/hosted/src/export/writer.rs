@@ -65,14 +65,10 @@ impl Found {
 
 /// Adds a page to the last row, or as a row of its own.
 fn join(rows: &mut Vec<(PageRange, u64)>, page: PageRange, state: u64) {
-    if let Some((last, of)) = rows.last_mut()
-        && *of == state
-        && last.end() == page.start()
-        && let Some(longer) = PageRange::new(last.start(), page.end())
-    {
-        *last = longer;
-    } else {
-        rows.push((page, state));
+    let last = rows.last_mut().filter(|(last, of)| *of == state && last.end() == page.start());
+    match last.and_then(|(last, _)| Some((PageRange::new(last.start(), page.end())?, last))) {
+        Some((longer, last)) => *last = longer,
+        None => rows.push((page, state)),
     }
 }
 

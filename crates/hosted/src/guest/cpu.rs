@@ -7,14 +7,11 @@ use foldspace::addr::{Level, PAGE_SHIFT, PAGE_SIZE};
 use foldspace::space::{Access, Fault};
 
 use super::line::{Barrier, Forget, Line, whose_barrier};
-use super::tlb::{Known, Tlb};
-use super::{Guest, Reason, Stop};
+use super::tlb::{Known, Tag, Tlb};
+use super::{Guest, MOST_FAULTS, Reason, Stop};
 use crate::arena::Arena;
 use crate::mmu::{Cause, Rights, Upper, walk};
 use crate::platform::Machine;
-
-/// Faults in a row on one page after which an access gives up: see [`crate::Processor`].
-const MOST_FAULTS: usize = 1000;
 
 /// A processor of a guest. It is used by one thread at a time, and any number of them run one guest, or many. A value that the last access has
 /// left in it is used without a lock; a change of the guest's memory by any thread reaches it before that change is over.
@@ -75,7 +72,7 @@ impl Cpu {
     pub fn load<const N: usize>(&mut self, addr: u64) -> Result<[u8; N], Stop> {
         let page = addr >> PAGE_SHIFT;
         let (offset, known) = ((addr % PAGE_SIZE) as usize, *self.tlb.at(page));
-        if known.read == page && offset.is_multiple_of(N) && self.line.begin(self.seen, self.barrier) {
+        if known.read == self.tlb.tag(page) && offset % N == 0 && self.line.begin(self.seen, self.barrier) {
             let value = self.machine.arena.load_word(known.frame, offset);
             self.line.end();
             if let Some(value) = value {
@@ -95,7 +92,7 @@ impl Cpu {
     pub fn store<const N: usize>(&mut self, addr: u64, value: [u8; N]) -> Result<(), Stop> {
         let page = addr >> PAGE_SHIFT;
         let (offset, known) = ((addr % PAGE_SIZE) as usize, *self.tlb.at(page));
-        if known.write == page && offset.is_multiple_of(N) && self.line.begin(self.seen, self.barrier) {
+        if known.write == self.tlb.tag(page) && offset % N == 0 && self.line.begin(self.seen, self.barrier) {
             let stored = self.machine.arena.store_word(known.frame, offset, value);
             self.line.end();
             if stored.is_some() {
@@ -113,7 +110,7 @@ impl Cpu {
     pub fn fetch<const N: usize>(&mut self, addr: u64) -> Result<[u8; N], Stop> {
         let page = addr >> PAGE_SHIFT;
         let (offset, known) = ((addr % PAGE_SIZE) as usize, *self.tlb.at(page));
-        if known.fetch == page && offset.is_multiple_of(N) && self.line.begin(self.seen, self.barrier) {
+        if known.fetch == self.tlb.tag(page) && offset % N == 0 && self.line.begin(self.seen, self.barrier) {
             let value = self.machine.arena.load_word(known.frame, offset);
             self.line.end();
             if let Some(value) = value {
@@ -160,10 +157,10 @@ impl Cpu {
         mut perform: impl FnMut(&Arena, &Known, usize) -> Option<()>,
     ) -> Result<(), Stop> {
         let stop = |reason| Stop { at: VirtAddr(addr), access, reason };
-        if self.heed == Heed::Watches
-            && let Some(at) = self.guest.watches().first(addr, len, access)
-        {
-            return Err(Stop { at: VirtAddr(at), access, reason: Reason::Watched });
+        if self.heed == Heed::Watches {
+            if let Some(at) = self.guest.watches().first(addr, len, access) {
+                return Err(Stop { at: VirtAddr(at), access, reason: Reason::Watched });
+            }
         }
         let (page, offset) = (addr >> PAGE_SHIFT, (addr % PAGE_SIZE) as usize);
         for _ in 0..MOST_FAULTS {
@@ -172,11 +169,11 @@ impl Cpu {
                 Forget::Pages(first, end) => self.tlb.forget(first, end),
                 Forget::Everything => self.tlb.forget_all(),
             }
-            let known = *self.tlb.at(page);
+            let (known, tag) = (*self.tlb.at(page), self.tlb.tag(page));
             let is_known = match access {
-                Access::Read => known.read == page,
-                Access::Write => known.write == page,
-                Access::Execute => known.fetch == page,
+                Access::Read => known.read == tag,
+                Access::Write => known.write == tag,
+                Access::Execute => known.fetch == tag,
             };
             if !self.line.begin(self.seen, self.barrier) {
                 continue;
@@ -201,7 +198,7 @@ impl Cpu {
         let rights = translation.rights;
         // A watched page is never known: each access to it comes here.
         let watched = |access| self.heed == Heed::Watches && self.guest.watches().touch(page, access);
-        let tag = |may: bool, access| if may && !watched(access) { page } else { Known::NOTHING.read };
+        let tag = |may: bool, access| if may && !watched(access) { self.tlb.tag(page) } else { Tag::NOTHING };
         let known = Known {
             read: tag(rights.user, Access::Read),
             // The first store to a clean page goes to the tables.

@@ -8,16 +8,21 @@ mod watch;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use foldspace::addr::Level;
 use foldspace::platform::{Flush, Platform};
 use foldspace::space::{Access, Difference, MapRequest, Placement, Snapshot};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, PageRange, Result, VirtAddr};
 
 use crate::host::End;
+use crate::mmu::{Cause, Rights, Translation, Upper, walk};
 use crate::platform::{HostPlatform, Machine};
 use crate::{Host, Layouts};
 pub use cpu::{Cpu, Heed};
 use watch::Watches;
+
+/// Faults in a row on one page after which an access gives up: see [`crate::Processor`].
+const MOST_FAULTS: usize = 1000;
 
 /// Why an access stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -160,6 +165,31 @@ impl Guest {
     /// A processor that runs it.
     pub fn cpu(&self) -> Cpu {
         Cpu::new(self)
+    }
+
+    /// Where the page of `addr` is for such an access, after faults that can be resolved: for engines with a translation cache of their own. Sets accessed and
+    /// dirty bits as a processor does. It holds until a shootdown that covers it, of which a platform hears that is put around ours
+    /// ([`Host::with_platform`]).
+    ///
+    /// # Errors
+    /// [`Stop`]. Watches are not heeded.
+    pub fn translate(&self, addr: u64, access: Access) -> Result<Translation, Stop> {
+        let stop = |reason| Stop { at: VirtAddr(addr), access, reason };
+        let platform = HostPlatform::new(self.machine.clone());
+        for _ in 0..MOST_FAULTS {
+            // Tables that are taken out meanwhile stay what they were until it is dropped.
+            let pinned = platform.pin();
+            let top = Upper { table: self.space.root(), rights: Rights::ALL };
+            let found = walk::walk(&self.machine.arena, top, Level::L4, VirtAddr(addr), access, |_, _| {});
+            drop(pinned);
+            match found {
+                Ok(translation) => return Ok(translation),
+                Err(Cause::Malformed(_)) => return Err(stop(Reason::Broken)),
+                Err(Cause::NotCanonical) => return Err(stop(Reason::NotMapped)),
+                Err(_) => self.space.fault(VirtAddr(addr), access).map_err(|fault| stop(fault.into()))?,
+            }
+        }
+        Err(stop(Reason::Broken))
     }
 
     /// What it is now, kept: O(1).

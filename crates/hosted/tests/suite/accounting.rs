@@ -172,7 +172,7 @@ fn files_are_placed_where_their_tables_fit() {
         let backing = Backing::Object(object.clone());
         let request = MapRequest { placement, len: count * PAGE, flags: RW, backing, page_offset: first };
         let at = space.map(request).unwrap().get();
-        (at.wrapping_sub(first * PAGE).is_multiple_of(TABLE), at)
+        (at.wrapping_sub(first * PAGE) % TABLE == 0, at)
     };
     // Whether it lies right, and whether right below what was mapped last: a few pages, so that nothing fits by itself.
     let beside = |object, first, count| {

@@ -74,7 +74,7 @@ fn fragments_become_blocks() {
     let blocks: Vec<_> = std::iter::from_fn(|| host.memory().alloc_contiguous(BLOCK_ORDER).ok()).collect();
     assert!(blocks.len() as u32 > done.blocks, "{} blocks, {done:?}", blocks.len());
     for block in &blocks {
-        assert!(block.0.is_multiple_of(BLOCK_FRAMES));
+        assert!(block.0 % BLOCK_FRAMES == 0);
         (block.0..block.0 + BLOCK_FRAMES)
             .for_each(|frame| assert_eq!(host.memory().frame_use(Frame(frame)), FrameUse::Reserved));
     }

@@ -11,7 +11,8 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use crate::ops::{self, By, Op};
 use crate::world::{Starved, World};
 
-const MEMORY: u64 = 32 << 20;
+/// What a life has.
+pub const MEMORY: u64 = 32 << 20;
 
 /// Runs lives: `cases` of them, or as many as `FOLDSPACE_CASES` says.
 fn lives(cases: u32, steps: usize, seed: u64, live: impl Fn(Vec<Op>)) {
@@ -19,7 +20,7 @@ fn lives(cases: u32, steps: usize, seed: u64, live: impl Fn(Vec<Op>)) {
 }
 
 /// The same with steps of another kind.
-fn lives_of(op: impl Strategy<Value = Op>, cases: u32, steps: usize, seed: u64, live: impl Fn(Vec<Op>)) {
+pub fn lives_of<S: Strategy>(op: S, cases: u32, steps: usize, seed: u64, live: impl Fn(Vec<S::Value>)) {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let config = Config {
         cases: number("FOLDSPACE_CASES").map_or(cases, |cases| cases as u32),

@@ -26,6 +26,7 @@ mod progress;
 mod questions;
 mod readers;
 mod references;
+mod refusing;
 mod registry;
 mod regressions;
 mod remap;

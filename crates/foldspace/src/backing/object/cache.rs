@@ -318,15 +318,15 @@ impl Object {
     fn fill(&self, index: u64, bytes: usize) -> Result<Frame> {
         let frame = self.memory.alloc_frame()?;
         self.memory.clear_frame(frame);
-        if let Content::Source(source) = &self.source
-            && bytes > 0
-        {
-            let mut content = [0; PAGE_SIZE as usize];
-            if let Err(error) = source.fill(index, &mut content) {
-                self.memory.free_frame(frame);
-                return Err(error);
+        if let Content::Source(source) = &self.source {
+            if bytes > 0 {
+                let mut content = [0; PAGE_SIZE as usize];
+                if let Err(error) = source.fill(index, &mut content) {
+                    self.memory.free_frame(frame);
+                    return Err(error);
+                }
+                self.memory.write_frame(frame, 0, &content[..bytes]);
             }
-            self.memory.write_frame(frame, 0, &content[..bytes]);
         }
         Ok(frame)
     }

@@ -60,11 +60,11 @@ impl Object {
         let kept = len.div_ceil(PAGE_SIZE);
         cache.take(kept..u64::MAX, |frame| self.forget(frame, &mut garbage));
         let tail = (len % PAGE_SIZE) as usize;
-        if tail != 0
-            && let Some(last) = cache.get(len / PAGE_SIZE)
-        {
-            self.memory.record(last).set_dirty();
-            self.memory.write_frame(last, tail, &ZEROS[tail..]);
+        if tail != 0 {
+            if let Some(last) = cache.get(len / PAGE_SIZE) {
+                self.memory.record(last).set_dirty();
+                self.memory.write_frame(last, tail, &ZEROS[tail..]);
+            }
         }
         drop(cache);
         if kept.saturating_mul(PAGE_SIZE) < old {

@@ -23,7 +23,7 @@ pub(crate) struct Block(u64);
 impl Block {
     /// The block that begins at page `index`, if one does.
     pub(crate) fn at(index: u64) -> Option<Block> {
-        index.is_multiple_of(BLOCK).then_some(Block(index / BLOCK))
+        (index % BLOCK == 0).then_some(Block(index / BLOCK))
     }
 
     fn of(index: u64) -> Block {
@@ -59,11 +59,11 @@ impl Object {
         let locked = Common::begin(&self.memory, table);
         for index in block.pages() {
             let can_be_shown = |frame: &Frame| !self.is_past_end(index) && !self.memory.record(*frame).is_lost();
-            if let Some(frame) = cache.get(index).filter(can_be_shown)
-                && locked.show(Index::truncate(index), frame).is_err()
-            {
-                // No memory for lists of places: the rest comes with the faults.
-                break;
+            if let Some(frame) = cache.get(index).filter(can_be_shown) {
+                if locked.show(Index::truncate(index), frame).is_err() {
+                    // No memory for lists of places: the rest comes with the faults.
+                    break;
+                }
             }
         }
         Ok(table)

@@ -42,9 +42,7 @@ impl<'t> Site<'t> {
         let vmas = leaf.vmas();
         self.from = first_after(vmas, range.start());
         self.to = self.from;
-        while let Some(vma) = vmas.get(self.to)
-            && vma.start() < range.end()
-        {
+        while vmas.get(self.to).is_some_and(|vma| vma.start() < range.end()) {
             self.to += 1;
         }
         let reach = leaf.summary().end;
@@ -77,11 +75,11 @@ impl Edit {
     fn new(site: &Site<'_>, vmas: &[Vma], range: PageRange, new: Option<&Vma>) -> Option<Edit> {
         let (start, end) = (range.start(), range.end());
         let mut edit = Edit { from: site.from, to: site.to, low: None, high: None, joined: false };
-        if let Some(touched) = vmas.get(site.from..site.to)
-            && let (Some(first), Some(last)) = (touched.first(), touched.last())
-        {
-            edit.low = (first.start() < start).then_some(start);
-            edit.high = (last.end() > end).then_some(end);
+        if let Some(touched) = vmas.get(site.from..site.to) {
+            if let (Some(first), Some(last)) = (touched.first(), touched.last()) {
+                edit.low = (first.start() < start).then_some(start);
+                edit.high = (last.end() > end).then_some(end);
+            }
         }
         let Some(new) = new else { return Some(edit) };
         // What ends at our start, or will be cut there; what starts at our end, or will be cut there.
@@ -277,12 +275,16 @@ fn replace_slots<'t>(
         Ok(flags)
     });
     let added = added.transpose()?;
-    if splits && let (Some(start), Some(high)) = (edit.high, vmas.get(edit.from)) {
-        new.push(high.slice(PageRange::new(start, high.end()).ok_or(Error::BadRange)?))?;
+    if splits {
+        if let (Some(start), Some(high)) = (edit.high, vmas.get(edit.from)) {
+            new.push(high.slice(PageRange::new(start, high.end()).ok_or(Error::BadRange)?))?;
+        }
     }
     new.copy(vmas.get(resume..).unwrap_or(&[]));
-    if !splits && let (Some(start), Some(high)) = (edit.high, vmas.get(resume)) {
-        new.move_ends(new.len() - (vmas.len() - resume), start, high.end())?;
+    if !splits {
+        if let (Some(start), Some(high)) = (edit.high, vmas.get(resume)) {
+            new.move_ends(new.len() - (vmas.len() - resume), start, high.end())?;
+        }
     }
     let mut new = new.finish();
 

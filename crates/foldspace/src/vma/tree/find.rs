@@ -78,22 +78,24 @@ impl<'t> VersionRef<'t> {
         // Below: what ends at our start, or reaches over it and will be cut there.
         let below = around.before.filter(|before| before.end() == start);
         let below = below.or(around.at_or_after.filter(|at| at.start() < start));
-        if let Some(below) = below
-            && joined.continues(below)
-            && let Some(range) = PageRange::new(below.start(), end)
-        {
-            joined.page_offset = below.page_offset;
-            joined.range = range;
-            joined.flags |= below.flags;
+        if let Some(below) = below {
+            if joined.continues(below) {
+                if let Some(range) = PageRange::new(below.start(), end) {
+                    joined.page_offset = below.page_offset;
+                    joined.range = range;
+                    joined.flags |= below.flags;
+                }
+            }
         }
         // Above: what starts at our end, or before it and will be cut there.
         let above = self.find_at_or_after(end);
-        if let Some(above) = above.filter(|above| above.start() <= end)
-            && above.continues(&joined)
-            && let Some(range) = PageRange::new(joined.start(), above.end())
-        {
-            joined.range = range;
-            joined.flags |= above.flags;
+        if let Some(above) = above.filter(|above| above.start() <= end) {
+            if above.continues(&joined) {
+                if let Some(range) = PageRange::new(joined.start(), above.end()) {
+                    joined.range = range;
+                    joined.flags |= above.flags;
+                }
+            }
         }
         joined
     }

@@ -57,9 +57,7 @@ impl<'t> VersionRef<'t> {
     /// The highest address at which the request fits between VMAs.
     pub fn gap_top_down(self, request: &GapRequest) -> Option<VirtAddr> {
         let mut hole = HoleBelow { end: request.high, guarded: request.high, limit: request.high };
-        if let Some(root) = self.root
-            && let Some(found) = top_down(root, request, &mut hole)
-        {
+        if let Some(found) = self.root.and_then(|root| top_down(root, request, &mut hole)) {
             return Some(found);
         }
         hole.highest(request, request.low)
@@ -69,9 +67,7 @@ impl<'t> VersionRef<'t> {
     pub fn gap_bottom_up(self, request: &GapRequest) -> Option<VirtAddr> {
         // Where the hole starts that is looked at.
         let mut start = request.low;
-        if let Some(root) = self.root
-            && let Some(found) = bottom_up(root, request, &mut start)
-        {
+        if let Some(found) = self.root.and_then(|root| bottom_up(root, request, &mut start)) {
             return Some(found);
         }
         request.lowest_in(start, request.high)

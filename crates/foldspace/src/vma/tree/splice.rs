@@ -142,12 +142,12 @@ impl<'t> Edges<'t> {
         if leaf.vmas().get(self.resume).is_some_and(|vma| vma.start() < end) {
             self.resume += 1;
         }
-        if self.resume == 0
-            && let Some(previous) = path.step_back(path.steps().len() - 1)
-        {
-            // The range ends in the hole before this leaf.
-            leaf = previous;
-            self.resume = leaf.len();
+        if self.resume == 0 {
+            if let Some(previous) = path.step_back(path.steps().len() - 1) {
+                // The range ends in the hole before this leaf.
+                leaf = previous;
+                self.resume = leaf.len();
+            }
         }
         if self.left.ends_at(leaf) {
             self.right = None;
@@ -194,13 +194,11 @@ impl<'t> Edges<'t> {
         let (neighbour, path) = if let Some(node) = self.left.step_back(depth) {
             before.0.insert(0, Run::whole(node));
             (node, &self.left)
-        } else if let Some(right) = &mut self.right
-            && let Some(node) = right.step_forward(depth)
-        {
+        } else {
+            let Some(right) = &mut self.right else { return Ok(false) };
+            let Some(node) = right.step_forward(depth) else { return Ok(false) };
             after.0.push(Run::whole(node));
             (node, &*right)
-        } else {
-            return Ok(false);
         };
         let sole = path.is_sole(depth);
         plan.touch(neighbour, neighbour.len(), neighbour.len(), sole)?;

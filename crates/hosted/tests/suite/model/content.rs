@@ -101,7 +101,7 @@ impl ModelObject {
         if let Some(last) = self.pages.get_mut(&(len / PAGE)) {
             last[(len % PAGE) as usize..].fill(0);
         }
-        if !len.is_multiple_of(PAGE) {
+        if len % PAGE != 0 {
             self.dirty.entry(len / PAGE).or_insert(Dirty::Perhaps);
         }
     }

@@ -359,7 +359,7 @@ impl ModelSpace {
 
 /// Private memory of whole huge pages begins at one, if there is room for one more.
 fn aligned(pages: u64, content: Content, search: impl Fn(u64) -> Result<Page, Error>) -> Result<Page, Error> {
-    if pages.is_multiple_of(HUGE)
+    if pages % HUGE == 0
         && !matches!(content, Content::Object(_))
         && let Ok(at) = search(pages + HUGE)
     {

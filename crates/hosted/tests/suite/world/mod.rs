@@ -89,7 +89,11 @@ enum Attempt<T> {
 impl World {
     /// One space, one file, and processors with these caches.
     pub fn new(bytes: u64, processors: &[CacheSize], layout: Layout) -> World {
-        let host = Host::new(bytes).expect("the arena is large enough");
+        World::on(Host::new(bytes).expect("the arena is large enough"), processors, layout)
+    }
+
+    /// The same on a machine that is there.
+    pub fn on(host: Host, processors: &[CacheSize], layout: Layout) -> World {
         let policy = Policy {
             overcommit: host.memory().overcommit(),
             memory: host.memory().stats().total,

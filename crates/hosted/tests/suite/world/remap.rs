@@ -26,9 +26,9 @@ impl World {
         let (mut len, mut new_len) = (pages(len), pages(new_len));
         if let Some((_, area)) = self.model.spaces[space].area(start) {
             // Mostly what there is, so that something moves.
-            len = if len.is_multiple_of(5) { 0 } else { len.min(area.end - start) };
+            len = if len % 5 == 0 { 0 } else { len.min(area.end - start) };
         }
-        if leave == Leave::Area || new_len.is_multiple_of(3) {
+        if leave == Leave::Area || new_len % 3 == 0 {
             new_len = len.max(1);
         }
         self.do_remap(space, start, len, new_len, to, leave);
@@ -39,7 +39,7 @@ impl World {
         let space = self.space(space);
         let Some((start, end)) = self.area(space, area) else { return };
         let from = start + u64::from(skip) % (end - start);
-        let span = if skip.is_multiple_of(2) { GIB } else { 512 };
+        let span = if skip % 2 == 0 { GIB } else { 512 };
         let to = from.saturating_add_signed(i64::from(by) * span as i64 * (1 + (end - from).div_ceil(span)) as i64);
         let (len, to) = (end - from, Destination::Fixed(VirtAddr(to * PAGE)));
         self.do_remap(space, from, len, len, to, Leave::Hole);

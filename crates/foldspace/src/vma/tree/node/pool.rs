@@ -61,12 +61,12 @@ pub(super) unsafe fn free(node: NonNull<Header>, level: u8) {
     #[cfg(test)]
     super::watch::freed();
     let (pool, layout) = of_level(level);
-    if let Some(mut pool) = pool.try_lock()
-        && pool.room > 0
-    {
-        // SAFETY: large and aligned enough for a `Link`, and the pool's alone from now on.
-        unsafe { pool.push(node.cast()) };
-        return;
+    if let Some(mut pool) = pool.try_lock() {
+        if pool.room > 0 {
+            // SAFETY: large and aligned enough for a `Link`, and the pool's alone from now on.
+            unsafe { pool.push(node.cast()) };
+            return;
+        }
     }
     // SAFETY: by the function's contract; all memory of a pool was allocated with this layout.
     unsafe { dealloc(node.as_ptr().cast(), layout) };

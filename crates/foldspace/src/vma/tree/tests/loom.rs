@@ -135,7 +135,7 @@ fn a_leaf_moves_when_the_other_version_has_gone() {
     let threads = || -> [Box<dyn FnOnce() -> &'static str + Send>; 2] {
         let shared = Shared { cell: VersionCell::new(crate::vma::tree::Version::empty()), collector: Collector::new() };
         // Two leaves. Each VMA differs from its neighbours.
-        let flags = |n: u64| if n.is_multiple_of(2) { VmaFlags::READ } else { VmaFlags::WRITE };
+        let flags = |n: u64| if n % 2 == 0 { VmaFlags::READ } else { VmaFlags::WRITE };
         let many: std::vec::Vec<_> = (0..24).map(|n| vma(8 * n, 8 * n + 1, flags(n))).collect();
         let local = shared.collector.register();
         shared.cell.splice(&local.pin(), pages(0, 8 * 24), many).expect("there is heap");
