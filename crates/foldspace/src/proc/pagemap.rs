@@ -1,11 +1,12 @@
 //! `/proc/PID/pagemap` (proc_pid_pagemap(5), `pte_to_pagemap_entry` in Linux's `fs/proc/task_mmu.c`): eight bytes for each page.
 
 use super::mapcount::Mapcounts;
-use crate::addr::{PAGE_SHIFT, PageRange};
+use crate::addr::{PAGE_SHIFT, PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::Frame;
 use crate::space::AddressSpace;
 use crate::table::{Entry, Stretch};
+use crate::vma::VmaFlags;
 
 /// Whether a reader may know where in memory a page is (CAP_SYS_ADMIN).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +25,8 @@ pub struct PagemapEntry(pub u64);
 impl PagemapEntry {
     /// Mapped once: by one address space at one address.
     pub const EXCLUSIVE: u64 = 1 << 56;
+    /// Stores to it are watched (`UFFDIO_WRITEPROTECT`).
+    pub const WATCHED: u64 = 1 << 57;
     /// A guard.
     pub const GUARD: u64 = 1 << 58;
     /// A page of a file, or of shared anonymous memory.
@@ -87,7 +90,16 @@ impl AddressSpace {
                 }
             }
             Ok(())
-        })
+        })?;
+        // Marks of one who has watched before stay until the next store.
+        let version = self.vmas();
+        for (number, entry) in out.iter_mut().enumerate().filter(|(_, entry)| entry.0 & PagemapEntry::WATCHED != 0) {
+            let at = VirtAddr(range.start().get() + ((number as u64) << PAGE_SHIFT));
+            if !version.view().find(at).is_some_and(|vma| vma.flags.contains(VmaFlags::WATCH_WRITES)) {
+                entry.0 &= !PagemapEntry::WATCHED;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -111,6 +123,9 @@ fn describe(entry: Entry, numbers: FrameNumbers) -> PagemapEntry {
     let mut described = PagemapEntry::present(entry.frame(), numbers);
     if is_page(entry) && entry.is_object() {
         described.0 |= PagemapEntry::FILE;
+    }
+    if entry.is_marked() {
+        described.0 |= PagemapEntry::WATCHED;
     }
     described
 }

@@ -26,10 +26,19 @@ impl AddressSpace {
     ///
     /// [`crate::Error::OutOfMemory`]; [`crate::Error::CommitLimit`].
     pub fn fork(&self) -> Result<Arc<AddressSpace>> {
-        retry_after_reclaim(&self.memory, |guard| self.fork_once(guard))
+        self.fork_watched(&|_| Watcher::NOBODY)
     }
 
-    fn fork_once(&self, guard: &Guard) -> Result<Arc<AddressSpace>> {
+    /// As [`AddressSpace::fork`], and what a watcher watches is watched by its heir in the child, if that is somebody.
+    ///
+    /// # Errors
+    ///
+    /// As [`AddressSpace::fork`].
+    pub fn fork_watched(&self, heir: &dyn Fn(Watcher) -> Watcher) -> Result<Arc<AddressSpace>> {
+        retry_after_reclaim(&self.memory, |guard| self.fork_once(guard, heir))
+    }
+
+    fn fork_once(&self, guard: &Guard, heir: &dyn Fn(Watcher) -> Watcher) -> Result<Arc<AddressSpace>> {
         let layout = self.writer.lock();
         let mode = self.fork_mode();
         let child =
@@ -39,7 +48,7 @@ impl AddressSpace {
         drop(layout);
         joined?;
         child.copy_tables(mode, guard)?;
-        child.strip_inherited(guard)?;
+        child.strip_inherited(guard, heir)?;
         Ok(child)
     }
 
@@ -85,7 +94,7 @@ impl AddressSpace {
     }
 
     /// Applies what must not be inherited as ordinary changes of the child. The tree's summaries tell at once if there is nothing.
-    fn strip_inherited(&self, guard: &Guard) -> Result<()> {
+    fn strip_inherited(&self, guard: &Guard, heir: &dyn Fn(Watcher) -> Watcher) -> Result<()> {
         let _layout = self.writer.lock();
         let mut from = VirtAddr(0);
         while let Some(vma) = self.vmas.load(guard).find_flag(NOT_INHERITED, from) {
@@ -97,7 +106,9 @@ impl AddressSpace {
             }
             // As they are otherwise: Linux joins no VMAs at fork, so that both have the same lines in maps.
             let mut change = self.vmas.change(guard, vma.range);
-            let bare = Vma { flags: vma.flags - LOCK - VmaFlags::WATCHED, watcher: Watcher::NOBODY, ..vma };
+            let watcher = if vma.watcher == Watcher::NOBODY { vma.watcher } else { heir(vma.watcher) };
+            let ended = if watcher == Watcher::NOBODY { VmaFlags::WATCHING } else { VmaFlags::empty() };
+            let bare = Vma { flags: vma.flags - LOCK - ended, watcher, ..vma };
             let (range, wiped) = (bare.range, bare.flags.contains(VmaFlags::WIPE_ON_FORK));
             change.splice([bare])?;
             match wiped {

@@ -198,7 +198,10 @@ impl AddressSpace {
         }
         let mut moved = area.clone();
         (moved.range, moved.page_offset) = (target, if area.backing.has_offsets() { offset } else { 0 });
-        (moved.flags, moved.watcher) = (moved.flags - VmaFlags::WATCHED, Watcher::NOBODY);
+        // Elsewhere it is not watched, unless its watcher wants to be told that it moves.
+        if !moved.flags.contains(VmaFlags::WATCH_FOLLOWS) {
+            (moved.flags, moved.watcher) = (moved.flags - VmaFlags::WATCHED, Watcher::NOBODY);
+        }
         self.move_area(guard, &Move { area: moved, from: PageRange::from_len(start, len), to: target, leave })?;
         Ok(target.start())
     }
@@ -258,7 +261,6 @@ impl AddressSpace {
         Ok(true)
     }
 
-    /// What arrives elsewhere is not watched there: nobody was told that it moves.
     fn move_area(&self, guard: &Guard, wanted: &Move) -> Result<()> {
         let version = self.version_after(guard, wanted)?;
         let Some(from) = wanted.from else {

@@ -43,6 +43,8 @@ pub enum Fill<'a> {
     Bytes(&'a [u8; PAGE_SIZE as usize]),
     /// Zeros, which take no memory where it is private.
     Zeros,
+    /// Nothing, as if its memory had failed: every access is [`Fault::Poisoned`].
+    Poison,
 }
 
 /// Whether stores to a page that is filled are watched from the start.
@@ -50,12 +52,14 @@ pub enum Fill<'a> {
 pub enum Protection {
     /// They are.
     WriteProtected,
+    /// Those to pages of private anonymous memory that are not there yet are, too: these are zeros from now on.
+    HolesToo,
     /// They are as the VMA says.
     None,
 }
 
 impl AddressSpace {
-    /// Hands the faults of `range` that are of `kinds` (of [`VmaFlags::WATCHED`]) to `watcher`. Zeros that were only looked at are missing
+    /// Hands the faults of `range` that are of `kinds` (of [`VmaFlags::WATCHING`]) to `watcher`. Zeros that were only looked at are missing
     /// again. `suits` says which VMAs can be watched.
     ///
     /// # Errors
@@ -90,7 +94,7 @@ impl AddressSpace {
                 return Err(Error::NotMapped);
             }
             let mut garbage = Garbage::new();
-            let done = self.watch_checked(guard, version, range, watcher, kinds & VmaFlags::WATCHED, &mut garbage);
+            let done = self.watch_checked(guard, version, range, watcher, kinds & VmaFlags::WATCHING, &mut garbage);
             self.finish(&mut garbage, guard, range);
             done
         })
@@ -107,7 +111,7 @@ impl AddressSpace {
     ) -> Result<()> {
         self.tables().own_range(range, Touch::All, garbage)?;
         let turned = self.modify(guard, range, Holes::Skip, |piece, _| {
-            piece.flags = (piece.flags - VmaFlags::WATCHED) | kinds;
+            piece.flags = (piece.flags - VmaFlags::WATCHING) | kinds;
             piece.watcher = watcher;
             Ok(())
         });
@@ -140,7 +144,7 @@ impl AddressSpace {
             let _layout = self.writer.lock();
             let turned = self.modify(guard, range, Holes::Skip, |piece, _| {
                 if piece.watcher == watcher {
-                    piece.flags -= VmaFlags::WATCHED;
+                    piece.flags -= VmaFlags::WATCHING;
                     piece.watcher = Watcher::NOBODY;
                 }
                 Ok(())
@@ -163,18 +167,17 @@ impl AddressSpace {
             let _layout = self.writer.lock();
             let version = self.vmas.load(guard);
             let vma = version.find(at).filter(|vma| vma.flags.intersects(VmaFlags::WATCHED)).ok_or(Error::NotMapped)?;
-            if protection == Protection::WriteProtected && !vma.flags.contains(VmaFlags::WATCH_WRITES) {
+            if protection != Protection::None && !vma.flags.contains(VmaFlags::WATCH_WRITES) {
                 return Err(Error::WrongKind);
             }
             match &vma.backing {
-                Backing::Object(object) if vma.flags.contains(VmaFlags::SHARED) => {
+                Backing::Object(object) if object.is_past_end(vma.page_at(at)) => Err(Error::BadRange),
+                Backing::Object(object) if vma.flags.contains(VmaFlags::SHARED) && !matches!(fill, Fill::Poison) => {
                     object.put_new_page(vma.page_at(at), fill)?;
                     self.show_page(guard, version, vma, object, at)?;
                     match protection {
                         Protection::None => Ok(()),
-                        Protection::WriteProtected => {
-                            self.mark(guard, PageRange::page_of(at), Protection::WriteProtected)
-                        }
+                        marked => self.mark(guard, PageRange::page_of(at), marked),
                     }
                 }
                 _ => self.fill_private(guard, vma, at, fill, protection),
@@ -197,7 +200,7 @@ impl AddressSpace {
                 memory.write_frame(frame, 0, bytes);
                 Some(frame)
             }
-            Fill::Zeros => None,
+            Fill::Zeros | Fill::Poison => None,
         };
         let mut garbage = Garbage::new();
         let mut supply = Supply::on_demand(memory);
@@ -206,9 +209,11 @@ impl AddressSpace {
             Err(error) => done = Err(error),
             Ok(mut table) => {
                 let index = at.index(Level::L1);
-                if table.entry(index).is_empty() {
+                // Bytes, as on Linux, also where what was there is lost.
+                let there = table.entry(index);
+                if there.is_empty() || there.is_poison() && prepared.is_some() {
                     let (write, mark) = match protection {
-                        Protection::WriteProtected => (0, Entry::MARK),
+                        Protection::WriteProtected | Protection::HolesToo => (0, Entry::MARK),
                         Protection::None if vma.flags.contains(VmaFlags::WRITE) => (Entry::WRITE, 0),
                         Protection::None => (0, 0),
                     };
@@ -218,6 +223,7 @@ impl AddressSpace {
                             let flags = user(vma.flags) | write | marks;
                             install_anon(memory, &mut table, at, frame, flags, Entry::NONE, &mut garbage);
                         }
+                        None if matches!(fill, Fill::Poison) => drop(table.put(index, Entry::POISON)),
                         None => {
                             let zeros = Entry::reference(memory.zero().at(Level::L1));
                             table.put(index, zeros.with(mark | no_execute(vma.flags)));
@@ -305,13 +311,16 @@ impl AddressSpace {
     fn mark(&self, guard: &Guard, range: Option<PageRange>, protection: Protection) -> Result<()> {
         let Some(range) = range else { return Ok(()) };
         let (set, clear) = match protection {
-            Protection::WriteProtected => (Entry::MARK, Entry::WRITE),
+            Protection::WriteProtected | Protection::HolesToo => (Entry::MARK, Entry::WRITE),
             Protection::None => (0, Entry::MARK),
         };
         let mut garbage = Garbage::new();
         // Faults that have asked before, and would make a page writable, start again.
         self.in_change.begin(range);
-        let owned = self.tables().own_range(range, Touch::Pages, &mut garbage);
+        let owned = match protection {
+            Protection::HolesToo => self.fill_holes(guard, range, &mut garbage),
+            _ => self.tables().own_range(range, Touch::Pages, &mut garbage),
+        };
         if owned.is_ok() {
             self.tables().change_leaves(range, &mut garbage, &mut |table, index, entry| {
                 // The mark is there when the write bit goes, and only then.
@@ -326,6 +335,21 @@ impl AddressSpace {
         owned
     }
 
+    /// Puts zeros in all holes of `range` that are private anonymous memory, and makes all its tables exclusive.
+    fn fill_holes(&self, guard: &Guard, range: PageRange, garbage: &mut Garbage) -> Result<()> {
+        let zeros = Entry::reference(self.memory.zero().at(Level::L1));
+        for vma in self.vmas.load(guard).range(range) {
+            let Some(part) = vma.range.intersect(range) else { continue };
+            if !matches!(vma.backing, Backing::Anonymous) {
+                self.tables().own_range(part, Touch::Pages, garbage)?;
+                continue;
+            }
+            self.tables().own_range(part, Touch::Every, garbage)?;
+            self.tables().fill_holes(part, zeros.with(no_execute(vma.flags)), garbage);
+        }
+        Ok(())
+    }
+
     /// Whether an access to a watched VMA is its watcher's to answer.
     #[cold]
     #[inline(never)]
@@ -335,7 +359,7 @@ impl AddressSpace {
         let kind = if entry.is_present() {
             (access == Access::Write && entry.is_marked() && watches(VmaFlags::WATCH_WRITES))
                 .then_some(Watched::WriteProtected)
-        } else if entry.is_guard() {
+        } else if entry.is_marker() {
             None
         } else {
             match &vma.backing {

@@ -63,6 +63,15 @@ impl Root<'_> {
         });
     }
 
+    /// Puts `entry`, which is a reference, where nothing is in `range`, all of whose last-level tables exist and are exclusive.
+    pub(crate) fn fill_holes(&self, range: PageRange, entry: Entry, garbage: &mut Garbage) {
+        self.in_each_table(range, garbage, &mut |table, index, _| {
+            if table.entry(index).is_empty() {
+                table.put(index, entry);
+            }
+        });
+    }
+
     /// Calls `act` for each slot in `range` of last-level tables that are ours alone, one table at a time, with shootdowns in between where the
     /// garbage is full.
     fn in_each_table(

@@ -68,6 +68,8 @@ bitflags! {
         const WATCH_WRITES = 1 << 25;
         /// Pages that the object has and that are not mapped here are the watcher's to show.
         const WATCH_UNMAPPED = 1 << 26;
+        /// What is watched here stays watched where mremap puts it. Only beside one of [`VmaFlags::WATCHED`].
+        const WATCH_FOLLOWS = 1 << 27;
         /// What it shows is a file that no path led to when it was mapped: it may be named, as anonymous memory may. Two VMAs that
         /// differ in it may be one, which then is what the first was (Linux keeps the `vm_ops` of the VMA that grows).
         const UNLINKED = 1 << 29;
@@ -83,6 +85,8 @@ impl VmaFlags {
     pub const ACCESS: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE).union(VmaFlags::EXEC);
     /// What a watcher can be told of.
     pub const WATCHED: VmaFlags = VmaFlags::WATCH_MISSING.union(VmaFlags::WATCH_WRITES).union(VmaFlags::WATCH_UNMAPPED);
+    /// All that says how it is watched.
+    pub const WATCHING: VmaFlags = VmaFlags::WATCHED.union(VmaFlags::WATCH_FOLLOWS);
     /// What says that there is a file behind it, be it one without a name (Linux's `vm_file`).
     pub const FILE: VmaFlags = VmaFlags::OBJECT.union(VmaFlags::FILE_OF_ZEROS);
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use foldspace::addr::PAGE_SIZE;
-use foldspace::space::{Access, Fault, Fill, ForkMode, MapRequest, Placement, Protection, Watched};
+use foldspace::space::{
+    Absent, Access, Destination, Fault, Fill, ForkMode, Leave, MapRequest, Placement, Protection, RemapRequest, Shift,
+    Watched,
+};
 use foldspace::vma::{Backing, Vma, VmaFlags, Watcher};
 use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
 use foldspace_hosted::{CacheSize, Host, Layouts, Processor, Refusal};
@@ -189,5 +192,118 @@ fn refused_is_what_does_not_suit_and_what_somebody_else_watches() {
     space.unwatch(pages(0, PAGES), WATCHER).unwrap();
     assert_eq!(space.fault(page(0), Access::Read), Ok(()));
     assert!(matches!(space.fault(page(4), Access::Read), Err(Fault::Watched { watcher: Watcher(8), .. })));
+    host.memory().check(&[&space], &[]).unwrap();
+}
+
+#[test]
+fn an_heir_watches_the_child() {
+    const HEIR: Watcher = Watcher(8);
+    for mode in MODES {
+        let (host, space, _processor) = machine(anonymous);
+        space.set_fork_mode(mode);
+        watch(&space, pages(0, 8), VmaFlags::WATCH_MISSING | VmaFlags::WATCH_WRITES).unwrap();
+        space.fill(page(1), Fill::Bytes(&BYTES), Protection::WriteProtected).unwrap();
+        let child = space.fork_watched(&|watcher| if watcher == WATCHER { HEIR } else { Watcher::NOBODY }).unwrap();
+        let inherited = |kind| Err(Fault::Watched { watcher: HEIR, kind });
+        assert_eq!(child.fault(page(1), Access::Write), inherited(Watched::WriteProtected), "{mode:?}");
+        assert_eq!(child.fault(page(2), Access::Read), inherited(Watched::Missing), "{mode:?}");
+        assert_eq!(space.fault(page(2), Access::Read), watched(Watched::Missing), "{mode:?}");
+        child.fill(page(2), Fill::Bytes(&BYTES), Protection::None).unwrap();
+        assert_eq!(space.fault(page(2), Access::Read), watched(Watched::Missing), "{mode:?}");
+        host.memory().check(&[&space, &child], &[]).unwrap();
+    }
+}
+
+#[test]
+fn it_is_watched_where_it_moves_to_if_that_is_wanted() {
+    for (follows, result) in [(VmaFlags::empty(), Ok(())), (VmaFlags::WATCH_FOLLOWS, watched(Watched::Missing))] {
+        let (host, space, _processor) = machine(anonymous);
+        watch(&space, pages(0, 8), VmaFlags::WATCH_MISSING | follows).unwrap();
+        let len = 8 * PAGE_SIZE;
+        let to = Destination::Fixed(page(2 * PAGES));
+        space.remap(&RemapRequest { start: page(0), len, new_len: len, to, leave: Leave::Hole }).unwrap();
+        assert_eq!(space.fault(page(2 * PAGES), Access::Read), result);
+        host.memory().check(&[&space], &[]).unwrap();
+    }
+}
+
+#[test]
+fn poison_is_there_until_it_is_discarded() {
+    let (host, space, mut processor) = machine(anonymous);
+    watch(&space, pages(0, 8), VmaFlags::WATCH_MISSING).unwrap();
+    space.fill(page(1), Fill::Poison, Protection::None).unwrap();
+    assert_eq!(refusal(processor.load(page(1), &mut [0])), Some(Refusal::Fault(Fault::Poisoned)));
+    for fill in [Fill::Poison, Fill::Zeros] {
+        assert_eq!(space.fill(page(1), fill, Protection::None), Err(Error::AlreadyMapped));
+    }
+    let child = space.fork().unwrap();
+    assert_eq!(child.fault(page(1), Access::Read), Err(Fault::Poisoned));
+    space.fill(page(1), Fill::Bytes(&BYTES), Protection::None).unwrap();
+    processor.load(page(1), &mut [0]).unwrap();
+    child.discard(pages(1, 1)).unwrap();
+    assert_eq!(child.fault(page(1), Access::Read), Ok(()));
+    host.memory().check(&[&space, &child], &[]).unwrap();
+}
+
+#[test]
+fn holes_are_protected_and_read_as_zeros() {
+    let (host, space, mut processor) = machine(anonymous);
+    // A whole table of zeros, and a page.
+    processor.load(page(700), &mut [0]).unwrap();
+    processor.store(page(3), b"x").unwrap();
+    watch(&space, pages(0, PAGES), VmaFlags::WATCH_WRITES).unwrap();
+    space.protect_watched(pages(0, PAGES), Protection::HolesToo).unwrap();
+    for number in [0, 3, 700, PAGES - 1] {
+        processor.load(page(number), &mut [0]).unwrap();
+        assert_eq!(space.fault(page(number), Access::Write), watched(Watched::WriteProtected), "page {number}");
+        space.protect_watched(pages(number, 1), Protection::None).unwrap();
+        processor.store(page(number), b"y").unwrap();
+    }
+    host.memory().check(&[&space], &[]).unwrap();
+}
+
+#[test]
+fn single_pages_move_to_where_they_are_missing() {
+    let (host, space, mut processor) = machine(anonymous);
+    for number in 0..4 {
+        processor.store(page(number), &[number as u8 + 1]).unwrap();
+    }
+    processor.load(page(100), &mut [0]).unwrap();
+    // The target is a VMA of its own, in another table.
+    watch(&space, pages(600, 100), VmaFlags::WATCH_MISSING).unwrap();
+    let shift = |from, to, absent| Shift { from: pages(from, 4), to: pages(to, 4), watcher: WATCHER, absent };
+    let whole = shift(0, 600, Absent::Refuse);
+    space.shift_page(&whole, 0).unwrap();
+    let mut seen = [0];
+    processor.load(page(600), &mut seen).unwrap();
+    assert_eq!(seen, [1]);
+    processor.load(page(0), &mut seen).unwrap();
+    assert_eq!(seen, [0]);
+    processor.store(page(600), b"z").unwrap();
+    assert_eq!(space.shift_page(&whole, 0), Err(Error::AlreadyMapped));
+    // Zeros that were read move as zeros, from the middle of a table of them.
+    space.shift_page(&shift(100, 604, Absent::Refuse), 0).unwrap();
+    assert_eq!(space.fault(page(604), Access::Read), Ok(()));
+    processor.store(page(604), b"z").unwrap();
+    processor.load(page(100), &mut seen).unwrap();
+    assert_eq!(seen, [0]);
+    // Nothing is no page.
+    space.discard(pages(2, 1)).unwrap();
+    assert_eq!(space.shift_page(&whole, 2), Err(Error::NotMapped));
+    space.shift_page(&shift(0, 600, Absent::Skip), 2).unwrap();
+    assert_eq!(space.fault(page(602), Access::Read), watched(Watched::Missing));
+    // What a child has, too.
+    let child = space.fork().unwrap();
+    assert_eq!(space.shift_page(&whole, 1), Err(Error::Busy));
+    host.memory().check(&[&space, &child], &[]).unwrap();
+    drop(child);
+    processor.store(page(1), b"q").unwrap();
+    space.shift_page(&whole, 1).unwrap();
+    processor.load(page(601), &mut seen).unwrap();
+    assert_eq!(&seen, b"q");
+    // Not watched; somebody else's; shared memory would not fit either.
+    assert_eq!(space.shift_page(&shift(600, 0, Absent::Refuse), 0), Err(Error::WrongKind));
+    let other = Shift { watcher: Watcher(8), ..whole };
+    assert_eq!(space.shift_page(&other, 3), Err(Error::WrongKind));
     host.memory().check(&[&space], &[]).unwrap();
 }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::sync::Mutex;
-use foldspace::VirtAddr;
+use foldspace::{AddressSpace, VirtAddr};
 use linux_raw_sys::general as raw;
 
 use super::credentials::CAP_SYS_ADMIN;
@@ -23,6 +23,7 @@ use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
 use crate::fs::file::OpenFlags;
 use crate::fs::pidfd::PidFd;
+use crate::fs::userfault::events::Forking;
 use crate::mm::uaccess;
 use crate::sched::{self, Thread};
 use crate::time;
@@ -99,7 +100,8 @@ pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) ->
     }
     let vfork = request.has(raw::CLONE_VFORK).then(|| VforkDone::new(task.process.clone()));
     let pidfd = request.has(raw::CLONE_PIDFD).then(|| Announced::new(task, request.pidfd)).transpose()?;
-    let child = match make(task, frame, request, vfork.clone()) {
+    let mut forking = None;
+    let child = match make(task, frame, request, vfork.clone(), &mut forking) {
         Ok(child) => child,
         Err(error) => {
             if let Some(pidfd) = pidfd {
@@ -118,6 +120,9 @@ pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) ->
         let _ = uaccess::write(request.parent_tid, &pid);
     }
     sched::spawn(child);
+    if let Some(forking) = forking {
+        forking.done(task);
+    }
     if let Some(event) = event {
         ptrace::stops::event(task, frame, event, u64::from(pid));
     }
@@ -170,11 +175,12 @@ fn make(
     frame: &TrapFrame,
     request: &CloneRequest,
     vfork_done: Option<Arc<VforkDone>>,
+    forking: &mut Option<Forking>,
 ) -> Result<Arc<Task>, Errno> {
     let thread = Thread::new()?;
     let space = match request.has(raw::CLONE_VM) {
         true => task.space(),
-        false => sched::with_space(|space| space.fork()).ok_or(Errno::EFAULT)??,
+        false => sched::with_space(|space| fork_space(space, forking)).ok_or(Errno::EFAULT)??,
     };
     let mut frame = *frame;
     frame.rax = 0;
@@ -292,6 +298,19 @@ fn make(
         child.notify();
     }
     Ok(child)
+}
+
+/// The child's memory, watched where the parent's watchers want that.
+fn fork_space(space: &AddressSpace, forking: &mut Option<Forking>) -> Result<Arc<AddressSpace>, foldspace::Error> {
+    *forking = Forking::begin(space);
+    match forking {
+        None => space.fork(),
+        Some(forking) => {
+            let child = space.fork_watched(&|watcher| forking.heir(watcher))?;
+            forking.made(&child);
+            Ok(child)
+        }
+    }
 }
 
 fn inherit_handlers(parent: &Process, request: &CloneRequest) -> Slot<Handlers> {

@@ -1,9 +1,11 @@
 //! Advice about mappings, and questions: `madvise`, `mincore`, `msync`, `mlock` and its kin. `foldspace-linux` does them.
 
+use linux_raw_sys::general as raw;
 use syscalls::Sysno;
 
 use super::memory::call;
 use super::{Handler, SysResult, SyscallContext};
+use crate::fs::userfault::events;
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[
@@ -19,6 +21,9 @@ pub const CALLS: &[(Sysno, Handler)] = &[
 
 fn madvise(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [address, len, advice, ..] = ctx.args;
+    if matches!(advice as u32, raw::MADV_DONTNEED | raw::MADV_FREE | raw::MADV_REMOVE | raw::MADV_DONTNEED_LOCKED) {
+        events::before_removal(ctx.task, address, len);
+    }
     call(ctx, |caller| foldspace_linux::madvise(caller, address, len, advice as i32))?;
     Ok(0)
 }

@@ -5,12 +5,14 @@ use alloc::sync::Arc;
 use foldspace::addr::{PAGE_SIZE, VirtAddr};
 use foldspace::{AddressSpace, Object};
 use foldspace_linux::{Caller, Capability, Content, OpenFile, OpenRights, Reserve};
+use linux_raw_sys::general as raw;
 use syscalls::Sysno;
 
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::fs::Mappable;
 use crate::fs::file::OpenFlags;
+use crate::fs::userfault::events::{Moving, Unmapping};
 use crate::mm::{is_scarce, memory, objects};
 use crate::process::credentials::{
     CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, CAP_SYS_NICE, CAP_SYS_RAWIO, CAP_SYS_RESOURCE,
@@ -118,13 +120,21 @@ fn mmap(ctx: &mut SyscallContext<'_>) -> SysResult {
         return Err(Errno::ENOMEM);
     }
     let [address, len, prot, flags, fd, offset] = ctx.args;
+    let unmapping = (flags as u32 & raw::MAP_FIXED != 0).then(|| Unmapping::begin(ctx.task, address, len)).flatten();
     let start = call(ctx, |caller| foldspace_linux::mmap(caller, address, len, prot, flags, fd as i32, offset))?;
+    if let Some(unmapping) = unmapping {
+        unmapping.done();
+    }
     Ok(start as usize)
 }
 
 fn munmap(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [address, len, ..] = ctx.args;
+    let unmapping = Unmapping::begin(ctx.task, address, len);
     call(ctx, |caller| foldspace_linux::munmap(caller, address, len))?;
+    if let Some(unmapping) = unmapping {
+        unmapping.done();
+    }
     Ok(0)
 }
 
@@ -148,12 +158,35 @@ fn pkey_mprotect(ctx: &mut SyscallContext<'_>) -> SysResult {
 
 fn brk(ctx: &mut SyscallContext<'_>) -> SysResult {
     let end = ctx.args[0];
-    Ok(call(ctx, |caller| Ok(foldspace_linux::brk(caller, end)))? as usize)
+    let unmapping = Unmapping::begin_heap(ctx.task, end);
+    let now = call(ctx, |caller| Ok(foldspace_linux::brk(caller, end)))?;
+    if let Some(unmapping) = unmapping.filter(|_| now == end) {
+        unmapping.done();
+    }
+    Ok(now as usize)
 }
 
 fn mremap(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [address, old_len, new_len, flags, target, _] = ctx.args;
+    let moving = Moving::begin(ctx.task, address);
+    let target_unmapping =
+        (flags as u32 & raw::MREMAP_FIXED != 0).then(|| Unmapping::begin(ctx.task, target, new_len)).flatten();
+    let leaves = flags as u32 & raw::MREMAP_DONTUNMAP != 0;
+    let unmapping = if leaves { None } else { Unmapping::begin(ctx.task, address, old_len) };
     let start = call(ctx, |caller| foldspace_linux::mremap(caller, address, old_len, new_len, flags, target))?;
+    if let Some(unmapping) = target_unmapping {
+        unmapping.done();
+    }
+    if let Some(moving) = moving {
+        moving.done(start, old_len);
+    }
+    if let Some(unmapping) = unmapping {
+        if start != address {
+            unmapping.done();
+        } else if new_len < old_len {
+            unmapping.only_from(address.wrapping_add(new_len)).done();
+        }
+    }
     Ok(start as usize)
 }
 

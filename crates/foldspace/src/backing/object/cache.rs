@@ -234,7 +234,7 @@ impl Object {
         let frame = self.memory.alloc_frame()?;
         match fill {
             Fill::Bytes(bytes) => self.memory.write_frame(frame, 0, bytes),
-            Fill::Zeros => self.memory.clear_frame(frame),
+            Fill::Zeros | Fill::Poison => self.memory.clear_frame(frame),
         }
         let mut cache = self.cache.lock();
         let refused = if self.is_past_end(index) {

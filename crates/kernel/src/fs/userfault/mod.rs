@@ -11,6 +11,7 @@
 //! A thread whose system call finds such memory does not wait in the middle of it, where it may hold locks: the call gives up with `EFAULT`, the thread
 //! waits at its end, and the call is made once more ([`note_kernel_access`], [`retry_call`]).
 
+pub mod events;
 mod requests;
 
 use alloc::boxed::Box;
@@ -19,7 +20,7 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use foldspace::addr::PAGE_SIZE;
-use foldspace::space::{Access, Fault, Watched};
+use foldspace::space::{Access, Fault, Protection, Watched};
 use foldspace::vma::{VmaFlags, Watcher};
 use foldspace::{AddressSpace, PageRange, VirtAddr};
 
@@ -38,12 +39,27 @@ use crate::syscall::SysResult;
 /// `UFFD_FEATURE_*` that there are.
 mod feature {
     pub const PAGEFAULT_FLAG_WP: u64 = 1 << 0;
+    pub const EVENT_FORK: u64 = 1 << 1;
+    pub const EVENT_REMAP: u64 = 1 << 2;
+    pub const EVENT_REMOVE: u64 = 1 << 3;
+    /// There are no huge pages, so that all of them are watched.
+    pub const MISSING_HUGE: u64 = 1 << 4;
     pub const MISSING_SHMEM: u64 = 1 << 5;
+    pub const EVENT_UNMAP: u64 = 1 << 6;
     pub const SIGBUS: u64 = 1 << 7;
     pub const THREAD_ID: u64 = 1 << 8;
+    pub const MINOR_HUGE: u64 = 1 << 9;
     pub const MINOR_SHMEM: u64 = 1 << 10;
     pub const EXACT_ADDRESS: u64 = 1 << 11;
-    pub const ALL: u64 = PAGEFAULT_FLAG_WP | MISSING_SHMEM | SIGBUS | THREAD_ID | MINOR_SHMEM | EXACT_ADDRESS;
+    pub const WP_SHMEM: u64 = 1 << 12;
+    pub const WP_UNPOPULATED: u64 = 1 << 13;
+    pub const POISON: u64 = 1 << 14;
+    pub const WP_ASYNC: u64 = 1 << 15;
+    pub const MOVE: u64 = 1 << 16;
+    const EVENTS: u64 = EVENT_FORK | EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP;
+    const KINDS: u64 = MISSING_HUGE | MISSING_SHMEM | MINOR_HUGE | MINOR_SHMEM | WP_SHMEM;
+    const DETAILS: u64 = SIGBUS | THREAD_ID | EXACT_ADDRESS | WP_UNPOPULATED | WP_ASYNC;
+    pub const ALL: u64 = PAGEFAULT_FLAG_WP | EVENTS | KINDS | DETAILS | POISON | MOVE;
 }
 
 /// `UFFD_EVENT_PAGEFAULT`, and the flags of its message.
@@ -83,14 +99,23 @@ struct State {
     unread: VecDeque<Waiting>,
     /// Somebody has.
     read: VecDeque<Waiting>,
+    /// What has happened, and nobody has read of yet.
+    events: VecDeque<events::Pending>,
+    /// Nobody reads any more.
+    closed: bool,
 }
 
 /// One descriptor.
 pub struct Userfault {
     watcher: Watcher,
-    space: Weak<AddressSpace>,
+    /// Whose memory it is about.
+    space: Mutex<Weak<AddressSpace>>,
+    /// What a child's descriptor has of its file's flags.
+    inherited: OpenFlags,
     accesses: Accesses,
     state: Mutex<State>,
+    /// How many are changing watched memory, and have not told of it.
+    changing: AtomicU32,
     /// Those who read.
     readers: WaitQueue,
     /// Those who wait for a page.
@@ -104,17 +129,11 @@ struct UserfaultBody(Arc<Userfault>);
 
 /// Makes one for the memory of `task`.
 pub fn create(task: &Task, accesses: Accesses, flags: OpenFlags) -> Arc<File> {
-    static NEXT: AtomicU32 = AtomicU32::new(1);
-    let watcher = Watcher(NEXT.fetch_add(1, Ordering::Relaxed));
-    let userfault = Arc::new(Userfault {
-        watcher,
-        space: Arc::downgrade(&task.space()),
-        accesses,
-        state: Mutex::default(),
-        readers: WaitQueue::new(),
-        waiters: WaitQueue::new(),
-    });
-    ALL.lock().insert(watcher.0, Arc::downgrade(&userfault));
+    let inherited = flags & OpenFlags::NON_BLOCKING;
+    new_file(Userfault::new(Arc::downgrade(&task.space()), accesses, inherited, State::default()), flags)
+}
+
+fn new_file(userfault: Arc<Userfault>, flags: OpenFlags) -> Arc<File> {
     let inode = Inode::new(superblock::anon_inodes(), Kind::Anonymous, Attributes::new(0o600));
     let dentry = Dentry::nowhere(b"anon_inode:[userfaultfd]".to_vec(), inode);
     File::new(dentry, flags, Box::new(UserfaultBody(userfault)))
@@ -125,8 +144,9 @@ impl Drop for UserfaultBody {
         let userfault = &self.0;
         ALL.lock().remove(&userfault.watcher.0);
         // Out of memory for it, the areas keep a watcher that nobody is, which is as good as none: see `wait`.
-        if let Some((space, all)) =
-            userfault.space.upgrade().zip(PageRange::new(VirtAddr(0), foldspace::addr::USER_END))
+        userfault.close_events();
+        let space = userfault.space.lock().upgrade();
+        if let Some((space, all)) = space.zip(PageRange::new(VirtAddr(0), foldspace::addr::USER_END))
             && space.some_have(VmaFlags::WATCHED)
         {
             let _ = space.unwatch(all, userfault.watcher);
@@ -166,7 +186,41 @@ pub fn wait(task: &Task, watcher: Watcher, kind: Watched, address: u64, access: 
     userfault.wait(task, kind, address, access, by)
 }
 
+impl Drop for Userfault {
+    /// One for a child that nobody has read of: as if it had been closed.
+    fn drop(&mut self) {
+        ALL.lock().remove(&self.watcher.0);
+    }
+}
+
 impl Userfault {
+    fn new(space: Weak<AddressSpace>, accesses: Accesses, inherited: OpenFlags, state: State) -> Arc<Userfault> {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let watcher = Watcher(NEXT.fetch_add(1, Ordering::Relaxed));
+        let userfault = Arc::new(Userfault {
+            watcher,
+            space: Mutex::new(space),
+            inherited,
+            accesses,
+            state: Mutex::new(state),
+            changing: AtomicU32::new(0),
+            readers: WaitQueue::new(),
+            waiters: WaitQueue::new(),
+        });
+        ALL.lock().insert(watcher.0, Arc::downgrade(&userfault));
+        userfault
+    }
+
+    /// One for a child, of the same kind.
+    fn heir(&self) -> Arc<Userfault> {
+        let features = self.state.lock().features;
+        Userfault::new(Weak::new(), self.accesses, self.inherited, State { features, ..State::default() })
+    }
+
+    fn set_space(&self, space: &Arc<AddressSpace>) {
+        *self.space.lock() = Arc::downgrade(space);
+    }
+
     fn wait(&self, task: &Task, kind: Watched, address: u64, access: Access, by: By) -> Outcome {
         if by == By::Kernel && self.accesses == Accesses::UserMode {
             return Outcome::Refused;
@@ -181,6 +235,10 @@ impl Userfault {
         let serial = {
             let mut state = self.state.lock();
             let features = state.features.unwrap_or(0);
+            if kind == Watched::WriteProtected && features & feature::WP_ASYNC != 0 {
+                drop(state);
+                return lift_protection(task, address);
+            }
             if features & feature::SIGBUS != 0 {
                 return Outcome::Refused;
             }
@@ -218,7 +276,15 @@ impl Userfault {
         self.waiters.wake_all();
     }
 
-    /// The next message.
+    /// The next message: of a fault, or of an event.
+    fn take_any(&self) -> Result<Option<[u8; MESSAGE_SIZE]>, Errno> {
+        match self.take() {
+            Some(message) => Ok(Some(message)),
+            None => self.take_event(),
+        }
+    }
+
+    /// The next message of a fault.
     fn take(&self) -> Option<[u8; MESSAGE_SIZE]> {
         let mut state = self.state.lock();
         let waiting = state.unread.pop_front()?;
@@ -233,6 +299,10 @@ impl Userfault {
 }
 
 impl State {
+    fn is_readable(&self) -> bool {
+        !self.unread.is_empty() || !self.events.is_empty()
+    }
+
     fn is_waiting(&self, serial: u64) -> bool {
         self.unread.iter().chain(&self.read).any(|waiting| waiting.serial == serial)
     }
@@ -251,11 +321,15 @@ impl Body for UserfaultBody {
         }
         let mut done = 0;
         while out.room() >= MESSAGE_SIZE {
-            let message = match userfault.take() {
-                Some(message) => message,
-                None if done > 0 => break,
-                None if file.non_blocking() => return Err(Errno::EAGAIN),
-                None => userfault.readers.wait_until(|| userfault.take())?,
+            let message = match userfault.take_any() {
+                Ok(Some(message)) => message,
+                Ok(None) | Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+                Ok(None) if file.non_blocking() => return Err(Errno::EAGAIN),
+                Ok(None) => {
+                    userfault.readers.wait_until(|| userfault.state.lock().is_readable().then_some(()))?;
+                    continue;
+                }
             };
             if out.put(&message) < MESSAGE_SIZE {
                 return Err(Errno::EFAULT);
@@ -275,12 +349,20 @@ impl Body for UserfaultBody {
         if state.features.is_none() || !file.non_blocking() {
             return Ready::ERROR;
         }
-        if state.unread.is_empty() { Ready::empty() } else { Ready::READABLE }
+        if state.is_readable() { Ready::READABLE } else { Ready::empty() }
     }
 
     fn ioctl(&self, _task: &Task, _file: &File, request: u32, argument: u64) -> SysResult {
         self.0.request(request, argument)
     }
+}
+
+/// With `UFFD_FEATURE_WP_ASYNC` nobody is asked: that a page is protected no more is what tells of the store.
+fn lift_protection(task: &Task, address: u64) -> Outcome {
+    let page = PageRange::page_of(VirtAddr(address).page_floor());
+    // Out of memory, it is tried again, as any fault.
+    let _ = page.map(|page| task.space().protect_watched(page, Protection::None));
+    Outcome::Again
 }
 
 /// An access that the kernel was to make for the current program failed: if it is a watcher's to answer, that is remembered for the end of the call.

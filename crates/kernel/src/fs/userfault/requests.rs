@@ -1,15 +1,18 @@
 //! What a program can ask of a userfaultfd: `UFFDIO_*` (`linux/userfaultfd.h`), with the checks and errors of Linux's `fs/userfaultfd.c`.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use foldspace::addr::{PAGE_SIZE, USER_END};
-use foldspace::space::{Fill, Protection};
+use foldspace::space::{Absent, Fill, Protection, Shift};
 use foldspace::vma::{Backing, Vma, VmaFlags};
 use foldspace::{AddressSpace, Error, PageRange, VirtAddr};
 
 use super::{Userfault, feature};
 use crate::errno::Errno;
 use crate::mm::{self, uaccess};
+use crate::process::credentials::CAP_SYS_PTRACE;
+use crate::sched;
 use crate::syscall::SysResult;
 
 const API: u32 = 0xc018_aa3f;
@@ -18,8 +21,10 @@ const UNREGISTER: u32 = 0x8010_aa01;
 const WAKE: u32 = 0x8010_aa02;
 const COPY: u32 = 0xc028_aa03;
 const ZEROPAGE: u32 = 0xc020_aa04;
+const MOVE: u32 = 0xc028_aa05;
 const WRITEPROTECT: u32 = 0xc018_aa06;
 const CONTINUE: u32 = 0xc020_aa07;
+const POISON: u32 = 0xc020_aa08;
 
 /// Bits of the masks that say which requests there are: their numbers.
 const fn bit(request: u32) -> u64 {
@@ -35,6 +40,7 @@ const MODE_MINOR: u64 = 4;
 const DONT_WAKE: u64 = 1;
 const COPY_WP: u64 = 2;
 const CONTINUE_WP: u64 = 2;
+const MOVE_ABSENT: u64 = 2;
 const PROTECT_WP: u64 = 1;
 const PROTECT_DONT_WAKE: u64 = 2;
 
@@ -93,19 +99,31 @@ impl Userfault {
             ZEROPAGE => self.zero(argument),
             WRITEPROTECT => self.protect(argument),
             CONTINUE => self.show(argument),
+            POISON => self.poison(argument),
+            MOVE => self.shift(argument),
             _ => Err(Errno::EINVAL),
         }
     }
 
     /// The address space, if anybody still lives in it. `ESRCH`.
     fn space(&self) -> Result<Arc<AddressSpace>, Errno> {
-        self.space.upgrade().ok_or(Errno::ESRCH)
+        self.space.lock().upgrade().ok_or(Errno::ESRCH)
     }
 
     /// `UFFDIO_API`: once.
     fn agree(&self, argument: u64) -> SysResult {
         const VERSION: u64 = 0xaa;
-        let [version, wanted, _]: [u64; 3] = uaccess::read(argument)?;
+        let [version, mut wanted, _]: [u64; 3] = uaccess::read(argument)?;
+        let permitted = wanted & feature::EVENT_FORK == 0
+            || version != VERSION
+            || sched::with_current(|task| task.credentials().may(CAP_SYS_PTRACE));
+        if !permitted {
+            uaccess::write(argument, &[0u64; 3])?;
+            return Err(Errno::EPERM);
+        }
+        if wanted & feature::WP_ASYNC != 0 {
+            wanted |= feature::WP_UNPOPULATED;
+        }
         let fits = version == VERSION && wanted & !feature::ALL == 0;
         {
             let mut state = self.state.lock();
@@ -121,6 +139,21 @@ impl Userfault {
         Err(Errno::EINVAL)
     }
 
+    fn agreed_on(&self, wanted: u64) -> bool {
+        self.state.lock().features.unwrap_or(0) & wanted != 0
+    }
+
+    /// Nobody is moving or unmapping watched memory: `EAGAIN`, also in the field of the result, if there is one.
+    fn check_unchanging(&self, result: Option<u64>) -> Result<(), Errno> {
+        if self.changing.load(Ordering::SeqCst) == 0 {
+            return Ok(());
+        }
+        if let Some(result) = result {
+            uaccess::write(result, &Errno::EAGAIN.to_result())?;
+        }
+        Err(Errno::EAGAIN)
+    }
+
     fn register(&self, argument: u64) -> SysResult {
         let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
         if mode == 0 || mode & !(MODE_MISSING | MODE_WP | MODE_MINOR) != 0 {
@@ -131,13 +164,14 @@ impl Userfault {
         kinds.set(VmaFlags::WATCH_MISSING, mode & MODE_MISSING != 0);
         kinds.set(VmaFlags::WATCH_WRITES, mode & MODE_WP != 0);
         kinds.set(VmaFlags::WATCH_UNMAPPED, mode & MODE_MINOR != 0);
+        kinds.set(VmaFlags::WATCH_FOLLOWS, self.agreed_on(feature::EVENT_REMAP));
         self.space()?.watch(range, self.watcher, kinds, suits(kinds)).map_err(|error| match error {
             Error::NotMapped | Error::WrongKind => Errno::EINVAL,
             Error::AccessDenied => Errno::EPERM,
             Error::AlreadyMapped => Errno::EBUSY,
             _ => Errno::ENOMEM,
         })?;
-        let mut requests = bit(WAKE) | bit(COPY) | bit(ZEROPAGE);
+        let mut requests = bit(WAKE) | bit(COPY) | bit(ZEROPAGE) | bit(POISON) | bit(MOVE);
         requests |= if mode & MODE_WP != 0 { bit(WRITEPROTECT) } else { 0 };
         requests |= if mode & MODE_MINOR != 0 { bit(CONTINUE) } else { 0 };
         uaccess::write(argument.wrapping_add(24), &requests)?;
@@ -175,6 +209,7 @@ impl Userfault {
     }
 
     fn copy(&self, argument: u64) -> SysResult {
+        self.check_unchanging(Some(argument.wrapping_add(32)))?;
         let [to, from, len, mode]: [u64; 4] = uaccess::read(argument)?;
         let range = range(to, len)?;
         if from.checked_add(len).is_none_or(|end| end > USER_END.get()) || mode & !(DONT_WAKE | COPY_WP) != 0 {
@@ -192,6 +227,7 @@ impl Userfault {
     }
 
     fn zero(&self, argument: u64) -> SysResult {
+        self.check_unchanging(Some(argument.wrapping_add(24)))?;
         let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
         let range = range(start, len)?;
         if mode & !DONT_WAKE != 0 {
@@ -204,7 +240,49 @@ impl Userfault {
         })
     }
 
+    fn poison(&self, argument: u64) -> SysResult {
+        self.check_unchanging(Some(argument.wrapping_add(24)))?;
+        let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
+        let range = range(start, len)?;
+        if mode & !DONT_WAKE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let space = self.space()?;
+        check_one_area(&space, range)?;
+        self.for_each_page(range, mode, argument.wrapping_add(24), |at| {
+            space.fill(at, Fill::Poison, Protection::None).map_err(filling_error)
+        })
+    }
+
+    /// `UFFDIO_MOVE` (`userfaultfd_move`, `move_pages`): of the caller's own memory only.
+    fn shift(&self, argument: u64) -> SysResult {
+        let space = self.space()?;
+        if !sched::with_current(|task| Arc::ptr_eq(&task.space(), &space)) {
+            return Err(Errno::EINVAL);
+        }
+        self.check_unchanging(Some(argument.wrapping_add(32)))?;
+        let [to, from, len, mode]: [u64; 4] = uaccess::read(argument)?;
+        let (to, from) = (range(to, len)?, range(from, len)?);
+        if mode & !(DONT_WAKE | MOVE_ABSENT) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let absent = if mode & MOVE_ABSENT != 0 { Absent::Skip } else { Absent::Refuse };
+        let shift = Shift { from, to, watcher: self.watcher, absent };
+        self.for_each_page(to, mode, argument.wrapping_add(32), |at| {
+            let index = (at.get() - to.start().get()) / PAGE_SIZE;
+            space.shift_page(&shift, index).map_err(|error| match error {
+                Error::NotMapped => Errno::ENOENT,
+                Error::AlreadyMapped => Errno::EEXIST,
+                Error::WrongKind => Errno::EINVAL,
+                Error::Busy => Errno::EBUSY,
+                Error::Poisoned => Errno::EFAULT,
+                _ => Errno::ENOMEM,
+            })
+        })
+    }
+
     fn show(&self, argument: u64) -> SysResult {
+        self.check_unchanging(Some(argument.wrapping_add(24)))?;
         let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
         let range = range(start, len)?;
         if mode & !(DONT_WAKE | CONTINUE_WP) != 0 {
@@ -224,13 +302,18 @@ impl Userfault {
     }
 
     fn protect(&self, argument: u64) -> SysResult {
+        self.check_unchanging(None)?;
         let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
         let range = range(start, len)?;
         let (protects, wakes) = (mode & PROTECT_WP != 0, mode & PROTECT_DONT_WAKE == 0);
         if mode & !(PROTECT_WP | PROTECT_DONT_WAKE) != 0 || protects && !wakes {
             return Err(Errno::EINVAL);
         }
-        let protection = if protects { Protection::WriteProtected } else { Protection::None };
+        let protection = match protects {
+            true if self.agreed_on(feature::WP_UNPOPULATED) => Protection::HolesToo,
+            true => Protection::WriteProtected,
+            false => Protection::None,
+        };
         self.space()?.protect_watched(range, protection).map_err(filling_error)?;
         if !protects && wakes {
             self.wake(range.start().get(), range.end().get());
