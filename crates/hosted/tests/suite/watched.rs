@@ -221,7 +221,7 @@ fn it_is_watched_where_it_moves_to_if_that_is_wanted() {
         watch(&space, pages(0, 8), VmaFlags::WATCH_MISSING | follows).unwrap();
         let len = 8 * PAGE_SIZE;
         let to = Destination::Fixed(page(2 * PAGES));
-        space.remap(&RemapRequest { start: page(0), len, new_len: len, to, leave: Leave::Hole }).unwrap();
+        space.remap(RemapRequest { start: page(0), len, new_len: len, to, leave: Leave::Hole }).unwrap();
         assert_eq!(space.fault(page(2 * PAGES), Access::Read), result);
         host.memory().check(&[&space], &[]).unwrap();
     }

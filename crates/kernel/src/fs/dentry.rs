@@ -8,6 +8,7 @@ use crate::sync::Mutex;
 
 use super::inode::{Inode, Kind};
 use super::tree;
+use super::view::View;
 use crate::errno::Errno;
 
 /// Longest name of one component, bytes (`NAME_MAX`).
@@ -39,6 +40,8 @@ pub struct Dentry {
     place: Mutex<Place>,
     children: Mutex<Children>,
     mounted: Mutex<Option<Arc<Dentry>>>,
+    /// Set in what is seen through a further mount: it has no entries of its own then.
+    view: Option<View>,
 }
 
 /// Entries of a directory in memory: by name, and by a number that only grows, which orders a listing (newest first, as Linux's
@@ -58,7 +61,20 @@ impl Dentry {
 
     /// At any place.
     pub fn at(place: Place, inode: Arc<Inode>) -> Arc<Dentry> {
-        Arc::new(Dentry { inode, place: Mutex::new(place), children: Mutex::default(), mounted: Mutex::new(None) })
+        Arc::new(Dentry::with_view(place, inode, None))
+    }
+
+    pub(super) fn with_view(place: Place, inode: Arc<Inode>, view: Option<View>) -> Dentry {
+        Dentry { inode, place: Mutex::new(place), children: Mutex::default(), mounted: Mutex::new(None), view }
+    }
+
+    pub(super) fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// What it is a view of, if its place is that one's.
+    fn followed(&self) -> Option<&Arc<Dentry>> {
+        self.view.as_ref().filter(|view| view.follows()).map(View::of)
     }
 
     /// A dentry for an open file without a name.
@@ -68,14 +84,29 @@ impl Dentry {
 
     /// The directory that it is in; itself at the root.
     pub fn parent(self: &Arc<Dentry>) -> Arc<Dentry> {
-        match &*self.place.lock() {
+        let parent = match &*self.place.lock() {
             Place::In { parent, .. } => parent.clone(),
-            Place::Root | Place::Nowhere(_) => self.clone(),
+            Place::Root | Place::Nowhere(_) => return self.clone(),
+        };
+        if self.followed().is_none() {
+            return parent;
+        }
+        match self.parent_view(parent.clone()) {
+            Some(found) if Arc::ptr_eq(&found, &parent) => parent,
+            Some(found) => {
+                self.set_place(Place::In { parent: found.clone(), name: self.name(), removed: false });
+                found
+            }
+            // Moved out of what is bound here: there is no way up.
+            None => self.clone(),
         }
     }
 
     /// Its name in its directory; empty at the root.
     pub fn name(&self) -> Arc<[u8]> {
+        if let Some(of) = self.followed() {
+            return of.name();
+        }
         match &*self.place.lock() {
             Place::In { name, .. } => name.clone(),
             Place::Root => Arc::from(&b""[..]),
@@ -85,6 +116,9 @@ impl Dentry {
 
     /// Whether it was removed from its directory.
     pub fn is_removed(&self) -> bool {
+        if let Some(of) = self.followed() {
+            return of.is_removed();
+        }
         matches!(&*self.place.lock(), Place::In { removed: true, .. })
     }
 
@@ -125,6 +159,7 @@ impl Dentry {
     /// The entry of that name, without looking at mounts. Directories in memory: O(log n).
     pub fn child(self: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
         match &self.inode.kind {
+            Kind::Directory if self.view.is_some() => self.origin().child(name).map(|child| self.see(child)),
             Kind::Directory => {
                 self.children.lock().by_name.get(name).map(|(_, child)| child.clone()).ok_or(Errno::ENOENT)
             }
@@ -165,11 +200,17 @@ impl Dentry {
 
     /// Entries of a directory in memory.
     pub fn child_count(&self) -> usize {
+        if let Some(view) = &self.view {
+            return view.of().child_count();
+        }
         self.children.lock().by_name.len()
     }
 
     /// The newest entry older than `before`, and its age.
-    pub fn newest_before(&self, before: u64) -> Option<(u64, Arc<Dentry>)> {
+    pub fn newest_before(self: &Arc<Dentry>, before: u64) -> Option<(u64, Arc<Dentry>)> {
+        if self.view.is_some() {
+            return self.origin().newest_before(before).map(|(age, child)| (age, self.see(child)));
+        }
         let children = self.children.lock();
         let (age, name) = children.by_age.range(..before).next_back()?;
         children.by_name.get(name).map(|(_, child)| (*age, child.clone()))
@@ -199,14 +240,11 @@ impl Dentry {
         let mut names: Vec<Arc<[u8]>> = Vec::new();
         let mut at = self.clone();
         while !root.is_some_and(|root| Arc::ptr_eq(root, &at)) {
-            let up = match &*at.place.lock() {
-                Place::In { parent, name, .. } => {
-                    names.push(name.clone());
-                    parent.clone()
-                }
-                Place::Root | Place::Nowhere(_) => break,
-            };
-            at = up;
+            let up = at.parent();
+            if Arc::ptr_eq(&up, &at) {
+                break;
+            }
+            names.push(core::mem::replace(&mut at, up).name());
         }
         if names.is_empty() {
             out.push(b'/');

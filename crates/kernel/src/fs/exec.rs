@@ -6,6 +6,7 @@ use foldspace::Object;
 
 use super::dentry::Dentry;
 use super::file::File;
+use super::mount;
 use super::path::{FsContext, LastLink, Lookup};
 use super::permission::{self, Wanted};
 use crate::errno::Errno;
@@ -67,6 +68,7 @@ pub fn open_exec_file(file: &File) -> Result<ExecFile, Errno> {
 
 fn from_dentry(dentry: Arc<Dentry>) -> Result<ExecFile, Errno> {
     let regular = dentry.inode.regular().ok_or(Errno::EACCES)?;
+    mount::check_executable(&dentry)?;
     permission::check(&dentry.inode, Wanted::EXECUTE)?;
     dentry.inode.begin_executing()?;
     let object = regular.object().clone();

@@ -45,6 +45,7 @@ pub mod timerfd;
 pub mod tree;
 pub mod tty;
 pub mod userfault;
+pub mod view;
 
 pub use cpio::init_from_cpio;
 pub use dentry::Dentry;

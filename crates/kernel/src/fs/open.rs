@@ -12,7 +12,7 @@ use super::namespace::NamespaceBody;
 use super::path::{FsContext, Last, LastLink, Lookup, Parent};
 use super::permission::{self, Wanted};
 use super::regular::{Regular, RegularBody};
-use super::{pipe, procfs, tree};
+use super::{mount, pipe, procfs, tree};
 use crate::errno::Errno;
 
 /// What a new file gets.
@@ -139,6 +139,9 @@ fn open_dentry(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, Errn
     wanted.set(Wanted::READ, flags.readable());
     wanted.set(Wanted::WRITE, flags.writable() || flags.contains(OpenFlags::TRUNCATE));
     permission::check(&dentry.inode, wanted)?;
+    if wanted.contains(Wanted::WRITE) && dentry.inode.regular().is_some() {
+        mount::check_writable(dentry)?;
+    }
     open_permitted(dentry, flags)
 }
 

@@ -6,6 +6,7 @@ use bitflags::bitflags;
 
 use super::dentry::Dentry;
 use super::inode::Inode;
+use super::mount;
 use crate::errno::Errno;
 use crate::sched;
 
@@ -82,13 +83,14 @@ pub fn check(inode: &Inode, wanted: Wanted) -> Result<(), Errno> {
     if allowed { Ok(()) } else { Err(Errno::EACCES) }
 }
 
-/// Whether names may be made in a directory: `EACCES`.
-pub fn check_make(directory: &Dentry) -> Result<(), Errno> {
+/// Whether names may be made in a directory: `EACCES`, `EROFS`.
+pub fn check_make(directory: &Arc<Dentry>) -> Result<(), Errno> {
+    mount::check_writable(directory)?;
     check(&directory.inode, Wanted::WRITE | Wanted::EXECUTE)
 }
 
 /// Whether an entry may be removed from a directory: `EACCES`; `EPERM` if the directory is sticky, and neither it nor the entry is the caller's.
-pub fn check_remove(directory: &Dentry, entry: &Dentry) -> Result<(), Errno> {
+pub fn check_remove(directory: &Arc<Dentry>, entry: &Dentry) -> Result<(), Errno> {
     check_make(directory)?;
     let Some(asker) = Asker::current() else { return Ok(()) };
     let (sticky, owner) = {

@@ -43,12 +43,14 @@ pub fn create(
     name: &[u8],
     make: impl FnOnce() -> Result<Arc<Inode>, Errno>,
 ) -> Result<Arc<Dentry>, Errno> {
+    let seen = directory;
+    let directory = directory.origin();
     let _change = CHANGE.lock();
     if directory.child(name).is_ok() {
         return Err(Errno::EEXIST);
     }
     check_can_hold(directory)?;
-    check_make(directory)?;
+    check_make(seen)?;
     reserve::check(Errno::ENOSPC)?;
     directory.inode.superblock.check_inodes()?;
     let inode = make()?;
@@ -63,19 +65,21 @@ pub fn create(
         directory.inode.add_links(1);
     }
     directory.inode.touch_modified();
-    Ok(dentry)
+    Ok(seen.see(dentry))
 }
 
 /// A further name for an inode (`link`).
 pub fn link(target: &Arc<Dentry>, directory: &Arc<Dentry>, name: &[u8]) -> Result<(), Errno> {
+    let seen = directory;
+    let directory = directory.origin();
     let _change = CHANGE.lock();
     if directory.child(name).is_ok() {
         return Err(Errno::EEXIST);
     }
     check_can_hold(directory)?;
-    check_make(directory)?;
+    check_make(seen)?;
     reserve::check(Errno::ENOSPC)?;
-    if !same_file_system(&target.inode, &directory.inode) {
+    if !same_mount(target, seen) {
         return Err(Errno::EXDEV);
     }
     if target.inode.is_directory() {
@@ -107,7 +111,7 @@ pub fn unlink(directory: &Arc<Dentry>, name: &[u8]) -> Result<(), Errno> {
         if child.mounted().is_some() {
             return Err(Errno::EBUSY);
         }
-        detach(directory, name, &child);
+        detach(directory.origin(), name, child.origin());
         directory.inode.touch_modified();
         child
     };
@@ -133,7 +137,7 @@ pub fn rmdir(directory: &Arc<Dentry>, name: &[u8]) -> Result<(), Errno> {
     if child.child_count() > 0 {
         return Err(Errno::ENOTEMPTY);
     }
-    detach(directory, name, &child);
+    detach(directory.origin(), name, child.origin());
     directory.inode.touch_modified();
     Ok(())
 }
@@ -153,8 +157,10 @@ fn detach(directory: &Arc<Dentry>, name: &[u8], child: &Arc<Dentry>) {
     }
 }
 
-fn same_file_system(a: &Inode, b: &Inode) -> bool {
-    Arc::ptr_eq(&a.superblock, &b.superblock)
+/// Whether both are of one file system, seen through one mount.
+fn same_mount(a: &Dentry, b: &Dentry) -> bool {
+    let root = |dentry: &Dentry| dentry.mount_root().map(|root| Arc::as_ptr(&root));
+    Arc::ptr_eq(&a.inode.superblock, &b.inode.superblock) && root(a) == root(b)
 }
 
 /// One side of a rename.
@@ -167,9 +173,15 @@ pub struct Name<'a> {
     pub must_be_directory: bool,
 }
 
+impl Name<'_> {
+    fn itself(&self) -> Name<'_> {
+        Name { directory: self.directory.origin(), ..*self }
+    }
+}
+
 /// Moves a name (`rename(2)`).
 pub fn rename(old: Name<'_>, new: Name<'_>, flags: RenameFlags) -> Result<(), Errno> {
-    if !same_file_system(&old.directory.inode, &new.directory.inode) {
+    if !same_mount(old.directory, new.directory) {
         return Err(Errno::EXDEV);
     }
     let replaced = {
@@ -177,6 +189,9 @@ pub fn rename(old: Name<'_>, new: Name<'_>, flags: RenameFlags) -> Result<(), Er
         let source = old.directory.child(old.name)?;
         let target = new.directory.child(new.name).ok();
         check_rename(&old, &new, &source, target.as_ref(), flags)?;
+        // From here on it is about the names themselves, through whatever mount they are seen.
+        let (old, new) = (old.itself(), new.itself());
+        let (source, target) = (source.origin().clone(), target.map(|target| target.origin().clone()));
         if let Some(target) = &target {
             if target.inode.same(&source.inode) {
                 return Ok(());

@@ -76,6 +76,7 @@ impl CloneRequest {
         let pidfd_alone =
             raw::CLONE_DETACHED | if self.pidfd == self.parent_tid { raw::CLONE_PARENT_SETTID } else { 0 };
         let bad = self.has(raw::CLONE_NEWIPC) && self.has(raw::CLONE_SYSVSEM)
+            || self.has(raw::CLONE_NEWNS) && self.has(raw::CLONE_FS)
             || self.has(raw::CLONE_PIDFD) && self.has(pidfd_alone)
             || self.has(raw::CLONE_THREAD) && !self.has(raw::CLONE_SIGHAND)
             || self.has(raw::CLONE_SIGHAND) && !self.has(raw::CLONE_VM)
@@ -220,7 +221,15 @@ fn make(
     let (class, memory_policy) = (task.class.lock().inherited(), *task.memory_policy.lock());
     let slack = task.timer_slack.lock().0;
     let (comm, credentials) = (*task.comm.lock(), task.credentials());
-    let namespaces = task.namespaces.lock().with_new(request.flags as u32 & namespaces::KNOWN);
+    let mut namespaces = task.namespaces.lock().clone();
+    if request.has(namespaces::KNOWN) {
+        // The child's alone, as new mounts ask for.
+        let mut context = fs.lock().clone();
+        namespaces = namespaces.with_new(request.flags as u32 & namespaces::KNOWN, &mut context);
+        if request.has(raw::CLONE_NEWNS) {
+            drop(fs.replace(context));
+        }
+    }
     let start_ns = time::monotonic_ns();
 
     let child = {

@@ -1,5 +1,6 @@
-//! Namespaces (namespaces(7)): what a thread sees as the machine's names ([`Uts`]) and as System V objects ([`Ipc`]). Of the others there is one of
-//! each, as on a Linux that was built without them.
+//! Namespaces (namespaces(7)): what a thread sees as the machine's names ([`Uts`]), as System V objects ([`Ipc`]), as what is mounted where
+//! ([`MountNamespace`]) and as the root of its control groups, of which there is one. Of the others there is one of each, as on a Linux that was built
+//! without them.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +9,8 @@ use linux_raw_sys::general as raw;
 use spin::Once;
 
 use crate::errno::Errno;
+use crate::fs::mount::{self, MountNamespace};
+use crate::fs::path::FsContext;
 use crate::sync::Mutex;
 use crate::syscall::ipc::Ipc;
 
@@ -44,6 +47,10 @@ pub struct Namespaces {
     pub uts: Arc<Uts>,
     /// System V objects.
     pub ipc: Arc<Ipc>,
+    /// Mounts. The root and the current directory are seen through some of these, as a rule.
+    pub mnt: Arc<MountNamespace>,
+    /// Control groups: there is only the root of them, so that it is nothing but a number.
+    pub cgroup: Arc<u64>,
 }
 
 /// One namespace, by a file.
@@ -53,6 +60,10 @@ pub enum Namespace {
     Uts(Arc<Uts>),
     /// See [`Ipc`].
     Ipc(Arc<Ipc>),
+    /// See [`MountNamespace`].
+    Mnt(Arc<MountNamespace>),
+    /// See [`Namespaces::cgroup`].
+    Cgroup(Arc<u64>),
 }
 
 /// The kinds, as `/proc/PID/ns` names them.
@@ -62,17 +73,16 @@ pub enum NamespaceKind {
     Uts,
     /// See [`Ipc`].
     Ipc,
+    /// See [`MountNamespace`].
+    Mnt,
+    /// See [`Namespaces::cgroup`].
+    Cgroup,
 }
 
 /// Flags for all that there are.
-pub const KNOWN: u32 = raw::CLONE_NEWUTS | raw::CLONE_NEWIPC;
+pub const KNOWN: u32 = raw::CLONE_NEWUTS | raw::CLONE_NEWIPC | raw::CLONE_NEWNS | raw::CLONE_NEWCGROUP;
 /// And those that there are not.
-pub const UNKNOWN: u32 = raw::CLONE_NEWNS
-    | raw::CLONE_NEWCGROUP
-    | raw::CLONE_NEWUSER
-    | raw::CLONE_NEWPID
-    | raw::CLONE_NEWNET
-    | raw::CLONE_NEWTIME;
+pub const UNKNOWN: u32 = raw::CLONE_NEWUSER | raw::CLONE_NEWPID | raw::CLONE_NEWNET | raw::CLONE_NEWTIME;
 
 /// A number for a new one: `st_ino` of its file. The first are Linux's `PROC_UTS_INIT_INO` and `PROC_IPC_INIT_INO`.
 pub fn next_number() -> u64 {
@@ -82,23 +92,33 @@ pub fn next_number() -> u64 {
 
 impl Namespaces {
     /// Those that the first process is in.
-    pub fn first() -> Namespaces {
-        static FIRST: Once<Namespaces> = Once::new();
-        let make = || Namespaces {
-            uts: Arc::new(Uts {
-                number: 0xefff_fffe,
-                host: Mutex::new(machine_name(b"foldspace")),
-                domain: Mutex::new(machine_name(b"(none)")),
-            }),
-            ipc: Arc::new(Ipc::new(0xefff_ffff)),
+    pub fn first() -> Arc<Namespaces> {
+        static FIRST: Once<Arc<Namespaces>> = Once::new();
+        let make = || {
+            Arc::new(Namespaces {
+                uts: Arc::new(Uts {
+                    number: 0xefff_fffe,
+                    host: Mutex::new(machine_name(b"foldspace")),
+                    domain: Mutex::new(machine_name(b"(none)")),
+                }),
+                ipc: Arc::new(Ipc::new(0xefff_ffff)),
+                mnt: mount::first().clone(),
+                cgroup: Arc::new(0xefff_fffb),
+            })
         };
         FIRST.call_once(make).clone()
     }
 
-    /// The same, but new ones where `flags` (`CLONE_NEW*`) ask for that.
+    /// The same, but new ones where `flags` (`CLONE_NEW*`) ask for that. `fs` is put where the same is in new mounts.
     #[must_use]
-    pub fn with_new(&self, flags: u32) -> Namespaces {
-        let mut new = self.clone();
+    pub fn with_new(self: &Arc<Namespaces>, flags: u32, fs: &mut FsContext) -> Arc<Namespaces> {
+        let mut new = Namespaces::clone(self);
+        if flags & raw::CLONE_NEWNS != 0 {
+            new.mnt = self.mnt.copy(fs);
+        }
+        if flags & raw::CLONE_NEWCGROUP != 0 {
+            new.cgroup = Arc::new(next_number());
+        }
         if flags & raw::CLONE_NEWUTS != 0 {
             let (host, domain) = (*self.uts.host.lock(), *self.uts.domain.lock());
             new.uts = Arc::new(Uts { number: next_number(), host: Mutex::new(host), domain: Mutex::new(domain) });
@@ -106,14 +126,16 @@ impl Namespaces {
         if flags & raw::CLONE_NEWIPC != 0 {
             new.ipc = Arc::new(Ipc::new(next_number()));
         }
-        new
+        Arc::new(new)
     }
 
-    /// Puts one in the place of the one of its kind. Returns that.
-    pub fn enter(&mut self, namespace: Namespace) -> Namespace {
+    /// Puts one in the place of the one of its kind.
+    pub fn enter(&mut self, namespace: Namespace) {
         match namespace {
-            Namespace::Uts(uts) => Namespace::Uts(core::mem::replace(&mut self.uts, uts)),
-            Namespace::Ipc(ipc) => Namespace::Ipc(core::mem::replace(&mut self.ipc, ipc)),
+            Namespace::Uts(uts) => self.uts = uts,
+            Namespace::Ipc(ipc) => self.ipc = ipc,
+            Namespace::Mnt(mnt) => self.mnt = mnt,
+            Namespace::Cgroup(cgroup) => self.cgroup = cgroup,
         }
     }
 
@@ -122,6 +144,8 @@ impl Namespaces {
         match kind {
             NamespaceKind::Uts => Namespace::Uts(self.uts.clone()),
             NamespaceKind::Ipc => Namespace::Ipc(self.ipc.clone()),
+            NamespaceKind::Mnt => Namespace::Mnt(self.mnt.clone()),
+            NamespaceKind::Cgroup => Namespace::Cgroup(self.cgroup.clone()),
         }
     }
 }
@@ -132,6 +156,8 @@ impl Namespace {
         match self {
             Namespace::Uts(_) => raw::CLONE_NEWUTS,
             Namespace::Ipc(_) => raw::CLONE_NEWIPC,
+            Namespace::Mnt(_) => raw::CLONE_NEWNS,
+            Namespace::Cgroup(_) => raw::CLONE_NEWCGROUP,
         }
     }
 
@@ -140,6 +166,8 @@ impl Namespace {
         match self {
             Namespace::Uts(uts) => uts.number,
             Namespace::Ipc(ipc) => ipc.number(),
+            Namespace::Mnt(mnt) => mnt.number,
+            Namespace::Cgroup(cgroup) => **cgroup,
         }
     }
 
@@ -148,6 +176,8 @@ impl Namespace {
         let kind = match self {
             Namespace::Uts(_) => "uts",
             Namespace::Ipc(_) => "ipc",
+            Namespace::Mnt(_) => "mnt",
+            Namespace::Cgroup(_) => "cgroup",
         };
         alloc::format!("{kind}:[{}]", self.number()).into_bytes()
     }

@@ -74,7 +74,7 @@ pub struct Task {
     /// It ends and has let go of its futexes: nobody can wait for it to hand on a lock. Changed under the lock of the futexes.
     pub futexes_released: AtomicBool,
     /// What it sees of the machine.
-    pub namespaces: Mutex<Namespaces>,
+    pub namespaces: Mutex<Arc<Namespaces>>,
     /// How it asked to be scheduled.
     pub class: Mutex<Class>,
     /// From which nodes it asked its memory to come.

@@ -8,9 +8,10 @@ use syscalls::Sysno;
 
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
+use crate::fs::path::FsContext;
 use crate::process::access::{AccessAs, may_access};
 use crate::process::credentials::CAP_SYS_ADMIN;
-use crate::process::namespaces::{self, Namespace, NamespaceKind};
+use crate::process::namespaces::{self, Namespace, NamespaceKind, Namespaces};
 use crate::process::{Pid, Task, find};
 
 /// The calls of this file.
@@ -40,9 +41,15 @@ fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
     }
     namespaces::check(flags & NAMESPACES, task.credentials().may(CAP_SYS_ADMIN))?;
     if flags & namespaces::KNOWN != 0 {
-        let new = task.namespaces.lock().with_new(flags);
+        let now = task.namespaces.lock().clone();
+        let mut context = task.fs.lock().clone();
+        let new = now.with_new(flags, &mut context);
         let before = core::mem::replace(&mut *task.namespaces.lock(), new);
-        drop(before);
+        drop((before, now));
+        if flags & raw::CLONE_NEWNS != 0 {
+            // New mounts are for one's own root and current directory.
+            drop(task.fs.replace(context));
+        }
     }
     if flags & raw::CLONE_FS != 0 {
         task.fs.unshare();
@@ -58,7 +65,7 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [fd, wanted, ..] = ctx.args;
     let wanted = wanted as u32;
     let file = ctx.task.files.lock().get(fd as i32)?;
-    let mut entered = SmallVec::<[Namespace; 2]>::new();
+    let mut entered = SmallVec::<[Namespace; 4]>::new();
     if let Some(namespace) = file.body.namespace() {
         if wanted != 0 && wanted != namespace.flag() {
             return Err(Errno::EINVAL);
@@ -73,7 +80,8 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
             return Err(Errno::EPERM);
         }
         let of = target.namespaces.lock().clone();
-        let all = [NamespaceKind::Uts, NamespaceKind::Ipc].map(|kind| of.get(kind));
+        let all = [NamespaceKind::Uts, NamespaceKind::Ipc, NamespaceKind::Mnt, NamespaceKind::Cgroup]
+            .map(|kind| of.get(kind));
         entered.extend(all.into_iter().filter(|namespace| wanted & namespace.flag() != 0));
     } else {
         return Err(Errno::EINVAL);
@@ -81,9 +89,22 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
     if !ctx.task.credentials().may(CAP_SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
+    let mounts = entered.iter().find_map(|namespace| match namespace {
+        Namespace::Mnt(mnt) => Some(mnt.root().uncovered()),
+        _ => None,
+    });
+    if mounts.is_some() && !ctx.task.fs.is_exclusive() {
+        return Err(Errno::EINVAL);
+    }
+    let before = ctx.task.namespaces.lock().clone();
+    let mut new = Namespaces::clone(&before);
     for namespace in entered {
-        let before = ctx.task.namespaces.lock().enter(namespace);
-        drop(before);
+        new.enter(namespace);
+    }
+    *ctx.task.namespaces.lock() = Arc::new(new);
+    if let Some(root) = mounts {
+        let umask = ctx.task.fs.lock().umask;
+        drop(ctx.task.fs.replace(FsContext { cwd: root.clone(), root, umask }));
     }
     Ok(0)
 }

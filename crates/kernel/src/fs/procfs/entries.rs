@@ -66,7 +66,12 @@ const SYS_KERNEL_RANDOM: &[(&str, Node)] =
     &[("boot_id", Node::System(SystemFile::BootId)), ("uuid", Node::System(SystemFile::Uuid))];
 
 /// Entries of `/proc/PID/ns`.
-pub(super) const NAMESPACES: &[(&str, NamespaceKind)] = &[("ipc", NamespaceKind::Ipc), ("uts", NamespaceKind::Uts)];
+pub(super) const NAMESPACES: &[(&str, NamespaceKind)] = &[
+    ("uts", NamespaceKind::Uts),
+    ("ipc", NamespaceKind::Ipc),
+    ("mnt", NamespaceKind::Mnt),
+    ("cgroup", NamespaceKind::Cgroup),
+];
 
 /// What an entry of a thread's directory is.
 #[derive(Clone, Copy)]

@@ -12,9 +12,10 @@ use super::node::ProcessFile;
 use super::status;
 use super::system::Text;
 use crate::errno::Errno;
+use crate::fs::File;
 use crate::fs::fdtable::AtExec;
+use crate::fs::mount::{Mount, MountNamespace};
 use crate::fs::tty;
-use crate::fs::{File, mount};
 use crate::process::usage::TICKS_PER_SECOND;
 use crate::process::{Task, oom, tree};
 
@@ -211,28 +212,45 @@ fn limits(task: &Task, out: &mut Vec<u8>) {
 
 fn mounts(task: &Task, out: &mut Vec<u8>) {
     let root = task.fs.lock().root.clone();
-    for mount in mount::all() {
+    for (mount, _) in mounts_of(task).all() {
         let mut path = Vec::new();
         mount.root.path(Some(&root), &mut path);
         escape(&mount.source, out);
         out.push(b' ');
         escape(&path, out);
-        Text(out).put(format_args!(" {} rw,relatime 0 0\n", mount.kind));
+        Text(out).put(format_args!(" {} ", mount.kind));
+        options(&mount, out);
+        out.extend_from_slice(b" 0 0\n");
     }
 }
 
 fn mount_info(task: &Task, out: &mut Vec<u8>) {
     let root = task.fs.lock().root.clone();
-    for (index, mount) in mount::all().into_iter().enumerate() {
+    for (mount, parent) in mounts_of(task).all() {
         let device = mount.root.inode.superblock.device;
-        let parent = if index == 0 { 1 } else { 20 };
-        Text(out).put(format_args!("{} {} {}:{} / ", 20 + index, parent, device.major, device.minor));
+        Text(out).put(format_args!("{} {} {}:{} ", mount.id, parent, device.major, device.minor));
         let mut path = Vec::new();
+        mount.path_inside(&mut path);
+        escape(&path, out);
+        out.push(b' ');
+        path.clear();
         mount.root.path(Some(&root), &mut path);
         escape(&path, out);
-        Text(out).put(format_args!(" rw,relatime - {} ", mount.kind));
+        out.push(b' ');
+        options(&mount, out);
+        Text(out).put(format_args!(" - {} ", mount.kind));
         escape(&mount.source, out);
         out.extend_from_slice(b" rw\n");
+    }
+}
+
+fn mounts_of(task: &Task) -> Arc<MountNamespace> {
+    task.namespaces.lock().mnt.clone()
+}
+
+fn options(mount: &Mount, out: &mut Vec<u8>) {
+    for (number, option) in mount.options().enumerate() {
+        Text(out).put(format_args!("{}{option}", if number == 0 { "" } else { "," }));
     }
 }
 

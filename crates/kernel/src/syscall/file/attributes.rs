@@ -4,9 +4,9 @@ use linux_raw_sys::general as raw;
 
 use super::{Base, check_flags, content_file, last_link, path};
 use crate::errno::Errno;
-use crate::fs::Inode;
 use crate::fs::inode::{Attributes, Timestamp, mode};
 use crate::fs::permission::{Asker, Wanted};
+use crate::fs::{Inode, mount};
 use crate::process::Task;
 use crate::syscall::SysResult;
 
@@ -24,6 +24,10 @@ pub fn access(task: &Task, dirfd: i32, path_address: u64, wanted: u32, flags: u3
         Asker { uid: credentials.uid, gid: credentials.gid, groups: credentials.groups }
     };
     asker.check(&dentry.inode, Wanted::from_bits_truncate(wanted))?;
+    let written = wanted & raw::W_OK != 0 && (dentry.inode.is_directory() || dentry.inode.regular().is_some());
+    if written {
+        mount::check_writable(&dentry)?;
+    }
     Ok(0)
 }
 
@@ -53,6 +57,7 @@ fn set_permissions(task: &Task, inode: &Inode, permissions: u32) -> SysResult {
 pub fn chmod(task: &Task, dirfd: i32, path_address: u64, permissions: u32, flags: u32) -> SysResult {
     check_flags(flags, raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH)?;
     let dentry = Base::at(task, dirfd).resolve_with(&path(path_address)?, flags, last_link(flags))?;
+    mount::check_writable(&dentry)?;
     set_permissions(task, &dentry.inode, permissions)
 }
 
@@ -92,6 +97,7 @@ fn set_owner(task: &Task, inode: &Inode, [uid, gid]: [u32; 2]) -> SysResult {
 pub fn chown(task: &Task, dirfd: i32, path_address: u64, owners: [u32; 2], flags: u32) -> SysResult {
     check_flags(flags, raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH)?;
     let dentry = Base::at(task, dirfd).resolve_with(&path(path_address)?, flags, last_link(flags))?;
+    mount::check_writable(&dentry)?;
     set_owner(task, &dentry.inode, owners)
 }
 

@@ -6,6 +6,7 @@ mod copy;
 mod descriptor;
 mod events;
 mod locks;
+mod mounts;
 mod names;
 mod notices;
 mod opening;
@@ -355,6 +356,7 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::fchdir, |c| working::fchdir(c.task, c.args[0] as i32)),
     (Sysno::chroot, |c| working::chroot(c.task, c.args[0])),
     (Sysno::umask, |c| working::umask(c.task, c.args[0] as u32)),
-    (Sysno::mount, |c| working::mount(c.task, c.args[0], c.args[1], c.args[2], c.args[3] as u32)),
-    (Sysno::umount2, |c| working::umount(c.task, c.args[0], c.args[1] as u32)),
+    (Sysno::mount, |c| mounts::mount(c.task, [c.args[0], c.args[1], c.args[2], c.args[3], c.args[4]])),
+    (Sysno::pivot_root, |c| mounts::pivot_root(c.task, c.args[0], c.args[1])),
+    (Sysno::umount2, |c| mounts::umount(c.task, c.args[0], c.args[1] as u32)),
 ];

@@ -7,6 +7,7 @@ use super::{Base, content_file, path};
 use crate::errno::Errno;
 use crate::fs::Inode;
 use crate::fs::inode::Kind;
+use crate::fs::mount;
 use crate::fs::path::LastLink;
 use crate::fs::permission::{self, Wanted};
 use crate::fs::regular::End;
@@ -30,6 +31,7 @@ fn set_len(inode: &Inode, len: u64) -> SysResult {
 pub fn truncate(task: &Task, path_address: u64, len: i64) -> SysResult {
     let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
     let dentry = Base::current(task).resolve(&path(path_address)?, LastLink::Follow)?;
+    mount::check_writable(&dentry)?;
     let may_write = dentry.inode.regular().map_or(Ok(()), |_| permission::check(&dentry.inode, Wanted::WRITE));
     may_write?;
     let _writing = dentry.inode.begin_writing()?;

@@ -8,6 +8,7 @@ use super::{Base, check_flags, file, last_link, path};
 use crate::errno::Errno;
 use crate::fs::Inode;
 use crate::fs::inode::Timestamp;
+use crate::fs::mount;
 use crate::fs::path::LastLink;
 use crate::fs::permission::{self, Wanted};
 use crate::mm::uaccess;
@@ -73,6 +74,7 @@ pub fn utimensat(task: &Task, dirfd: i32, path_address: u64, times: u64, flags: 
         return set_times(task, file(task, dirfd)?.inode(), changes);
     }
     let dentry = Base::at(task, dirfd).resolve_with(&path(path_address)?, flags, last_link(flags))?;
+    mount::check_writable(&dentry)?;
     set_times(task, &dentry.inode, changes)
 }
 
@@ -84,6 +86,7 @@ pub fn utime(task: &Task, path_address: u64, times: u64) -> SysResult {
         uaccess::read::<[i64; 2]>(times)?.map(|seconds| Change::To(Timestamp::new(seconds, 0)))
     };
     let dentry = Base::current(task).resolve(&path(path_address)?, LastLink::Follow)?;
+    mount::check_writable(&dentry)?;
     set_times(task, &dentry.inode, changes)
 }
 
@@ -103,5 +106,6 @@ pub fn futimesat(task: &Task, dirfd: i32, path_address: u64, times: u64) -> SysR
         return set_times(task, file(task, dirfd)?.inode(), changes);
     }
     let dentry = Base::at(task, dirfd).resolve(&path(path_address)?, LastLink::Follow)?;
+    mount::check_writable(&dentry)?;
     set_times(task, &dentry.inode, changes)
 }

@@ -1,16 +1,14 @@
-//! Where the caller is: current directory, root, umask, mounts.
+//! Where the caller is: current directory, root, umask.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use linux_raw_sys::general as raw;
-
-use super::{Base, check_flags, file, path, require_root};
+use super::{Base, file, path, require_root};
 use crate::errno::Errno;
+use crate::fs::Dentry;
 use crate::fs::dentry::PATH_MAX;
 use crate::fs::path::LastLink;
 use crate::fs::permission::{self, Wanted};
-use crate::fs::{Dentry, mount};
 use crate::mm::uaccess;
 use crate::process::Task;
 use crate::syscall::SysResult;
@@ -81,38 +79,4 @@ pub fn chroot(task: &Task, path_address: u64) -> SysResult {
 /// umask(2)
 pub fn umask(task: &Task, mask: u32) -> SysResult {
     Ok(core::mem::replace(&mut task.fs.lock().umask, mask & 0o777) as usize)
-}
-
-/// A string that may be missing.
-fn optional_path(address: u64) -> Result<Vec<u8>, Errno> {
-    if address == 0 { Ok(Vec::new()) } else { path(address) }
-}
-
-/// mount(2): new file systems; changes of what is mounted are accepted as far as they change nothing here.
-pub fn mount(task: &Task, source: u64, target: u64, kind: u64, flags: u32) -> SysResult {
-    require_root(task)?;
-    let kind = optional_path(kind)?;
-    let source = optional_path(source)?;
-    let target = Base::current(task).resolve(&path(target)?, LastLink::Follow)?;
-    if flags & (raw::MS_BIND | raw::MS_MOVE) != 0 {
-        return Err(Errno::EINVAL);
-    }
-    if flags & (raw::MS_REMOUNT | raw::MS_PRIVATE | raw::MS_SLAVE | raw::MS_SHARED | raw::MS_UNBINDABLE) != 0 {
-        return Ok(0);
-    }
-    if kind.is_empty() {
-        return Err(Errno::EINVAL);
-    }
-    mount::mount(if source.is_empty() { b"none" } else { &source }, &target, &kind)?;
-    Ok(0)
-}
-
-/// umount2(2)
-pub fn umount(task: &Task, path_address: u64, flags: u32) -> SysResult {
-    check_flags(flags, raw::MNT_FORCE | raw::MNT_DETACH | raw::MNT_EXPIRE | raw::UMOUNT_NOFOLLOW)?;
-    require_root(task)?;
-    let last_link = if flags & raw::UMOUNT_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow };
-    let target = Base::current(task).resolve(&path(path_address)?, last_link)?;
-    mount::unmount(&target)?;
-    Ok(0)
 }

@@ -1,0 +1,198 @@
+//! Mounting, binding, moving, unmounting (mount(2), umount(2), pivot_root(2)), with the checks of Linux's `fs/namespace.c`.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use super::{KNOWN, Mount, MountNamespace, OPTIONS, new, note_flags, place_of};
+use crate::errno::Errno;
+use crate::fs::dentry::{Dentry, Place};
+use crate::fs::inode::Kind;
+
+/// Whether what is mounted below goes along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Submounts {
+    /// `MS_REC`, `MNT_DETACH`.
+    Too,
+    /// They stay, or are in the way.
+    Not,
+}
+
+impl MountNamespace {
+    /// Mounts a new file system on a directory. `ENODEV` for an unknown kind, `EBUSY` if the same is there already.
+    pub fn mount(&self, source: &[u8], target: &Arc<Dentry>, kind: &[u8], flags: u32) -> Result<(), Errno> {
+        let name = KNOWN.iter().copied().find(|name| name.as_bytes() == kind).ok_or(Errno::ENODEV)?;
+        if !target.inode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        let shared = matches!(name, "proc" | "devtmpfs" | "sysfs");
+        let already = |mount: &Mount| mount.kind == name && Arc::ptr_eq(&mount.root, target);
+        if shared && self.state.lock().mounts.iter().any(already) {
+            return Err(Errno::EBUSY);
+        }
+        let root = new::root(name, place_of(target))?;
+        self.attach(Mount::new(source, name, root, flags & OPTIONS, Some(target.clone())));
+        Ok(())
+    }
+
+    fn attach(&self, mount: Mount) {
+        if let Some(covers) = &mount.covers {
+            covers.set_mounted(Some(mount.root.clone()));
+        }
+        self.state.lock().mounts.push(mount);
+    }
+
+    /// Shows what is at `from` at `target` as well (`do_loopback`).
+    pub fn bind(&self, from: &Arc<Dentry>, target: &Arc<Dentry>, below: Submounts) -> Result<(), Errno> {
+        let Some(through) = self.seen_through(from) else { return Err(Errno::EINVAL) };
+        if from.inode.is_directory() != target.inode.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        // Before it is there itself: what is bound below itself does not go on for ever.
+        let inner = if below == Submounts::Too { self.below(from) } else { Vec::new() };
+        let root = from.bound_at(place_of(target));
+        self.attach(through.further(root.clone(), Some(target.clone())));
+        let mut made = [(from.clone(), root)].to_vec();
+        for mount in inner {
+            let Some(covers) = &mount.covers else { continue };
+            let Some(on) = made.iter().rev().find_map(|(_, root)| {
+                let seen = root.view_of(covers.origin())?;
+                Some(seen.uncovered())
+            }) else {
+                continue;
+            };
+            let root = mount.root.bound_at(place_of(&on));
+            self.attach(mount.further(root.clone(), Some(on)));
+            made.push((mount.root.clone(), root));
+        }
+        Ok(())
+    }
+
+    /// The mount that `dentry` is seen through; of a namespace's file, which is in no tree, one of its own.
+    fn seen_through(&self, dentry: &Arc<Dentry>) -> Option<Mount> {
+        if matches!(dentry.inode.kind, Kind::Namespace(_)) {
+            return Some(Mount::new(b"nsfs", "nsfs", dentry.clone(), 0, None));
+        }
+        self.state.lock().mount_of(dentry).cloned()
+    }
+
+    /// What is mounted below `dentry`, not on it.
+    fn below(&self, dentry: &Arc<Dentry>) -> Vec<Mount> {
+        let state = self.state.lock();
+        let inside = |mount: &&Mount| mount.covers.as_ref().is_some_and(|covers| covers.is_below(dentry));
+        state.mounts.iter().filter(inside).cloned().collect()
+    }
+
+    /// Puts the mount whose root is `from` on `target` (`do_move_mount`).
+    pub fn shift(&self, from: &Arc<Dentry>, target: &Arc<Dentry>) -> Result<(), Errno> {
+        if from.inode.is_directory() != target.inode.is_directory() {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.state.lock();
+        let index = state.at(from).ok_or(Errno::EINVAL)?;
+        let Some(covered) = state.mounts[index].covers.clone() else { return Err(Errno::EINVAL) };
+        if target.is_below(from) {
+            return Err(Errno::ELOOP);
+        }
+        covered.set_mounted(None);
+        from.set_place(place_of(target));
+        target.set_mounted(Some(from.clone()));
+        let mut moved = state.mounts.remove(index);
+        let replaced = moved.covers.replace(target.clone());
+        // Behind what it is on now, with what is on it behind that.
+        state.mounts.push(moved);
+        state.sort();
+        drop(state);
+        drop(replaced);
+        Ok(())
+    }
+
+    /// New options of the mount whose root is `target`; with `MS_BIND` or without, since each file system has one set of them here.
+    pub fn reconfigure(&self, target: &Arc<Dentry>, flags: u32) -> Result<(), Errno> {
+        let state = self.state.lock();
+        let index = state.at(target).ok_or(Errno::EINVAL)?;
+        note_flags(flags);
+        state.mounts[index].flags.store(flags & OPTIONS, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether there is a mount with its root at `target`. `EINVAL`.
+    pub fn check_root(&self, target: &Arc<Dentry>) -> Result<(), Errno> {
+        self.state.lock().at(target).map(drop).ok_or(Errno::EINVAL)
+    }
+
+    /// Takes away what is mounted with its root at `target`. `EINVAL` if nothing is, `EBUSY` if something is mounted further down and stays, or it is
+    /// `/`.
+    pub fn unmount(&self, target: &Arc<Dentry>, below: Submounts) -> Result<(), Errno> {
+        let mut gone = Vec::new();
+        {
+            let mut state = self.state.lock();
+            let index = state.at(target).ok_or(Errno::EINVAL)?;
+            if state.mounts[index].covers.is_none() {
+                return Err(Errno::EBUSY);
+            }
+            let inside = |mount: &Mount| mount.covers.as_ref().is_some_and(|covers| covers.is_below(target));
+            if below == Submounts::Not && state.mounts.iter().any(inside) {
+                return Err(Errno::EBUSY);
+            }
+            let id = state.mounts[index].id;
+            let mut at = 0;
+            while at < state.mounts.len() {
+                match state.mounts[at].id == id || inside(&state.mounts[at]) {
+                    true => gone.push(state.mounts.remove(at)),
+                    false => at += 1,
+                }
+            }
+        }
+        for mount in gone.iter().rev() {
+            if let Some(covers) = &mount.covers {
+                covers.set_mounted(None);
+            }
+        }
+        drop(gone);
+        Ok(())
+    }
+
+    /// Makes `new` the root, and puts what was that on `old`, which is below it (`pivot_root`). What was the root.
+    pub fn pivot(&self, new: &Arc<Dentry>, old: &Arc<Dentry>) -> Result<Arc<Dentry>, Errno> {
+        let mut state = self.state.lock();
+        let root = state.root.uncovered();
+        if Arc::ptr_eq(new, &root) {
+            return Err(Errno::EBUSY);
+        }
+        let index = state.at(new).ok_or(Errno::EINVAL)?;
+        let Some(covered) = state.mounts[index].covers.clone() else { return Err(Errno::EINVAL) };
+        if !old.is_below(new) {
+            return Err(Errno::EINVAL);
+        }
+        let before = state.at(&root).ok_or(Errno::EINVAL)?;
+        covered.set_mounted(None);
+        new.set_place(Place::Root);
+        state.mounts[index].covers = None;
+        // The same directory, if the old root is to be on the new one's.
+        root.set_place(place_of(old));
+        state.mounts[before].covers = Some(old.clone());
+        old.set_mounted(Some(root.clone()));
+        state.root = new.clone();
+        state.sort();
+        Ok(root)
+    }
+}
+
+impl super::State {
+    /// Puts what is covered before what covers it again.
+    fn sort(&mut self) {
+        let mut rest = core::mem::take(&mut self.mounts);
+        while !rest.is_empty() {
+            let stands = |mount: &Mount, done: &super::State| {
+                mount.covers.as_ref().is_none_or(|covers| done.mount_of(covers).is_some())
+            };
+            let Some(next) = rest.iter().position(|mount| stands(mount, self)) else {
+                self.mounts.append(&mut rest);
+                return;
+            };
+            let mount = rest.remove(next);
+            self.mounts.push(mount);
+        }
+    }
+}
