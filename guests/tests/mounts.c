@@ -300,6 +300,76 @@ static void pivot(void)
 	say("pivot_root: refusals");
 }
 
+#define OPEN_TREE 428
+#define MOVE_MOUNT 429
+#define FSOPEN 430
+#define FSCONFIG 431
+#define FSMOUNT 432
+
+static void descriptors(void)
+{
+	char with[256];
+	CHECK_ERRNO(syscall(FSOPEN, "nosuchfs", 0), ENODEV);
+	CHECK_ERRNO(syscall(FSOPEN, "tmpfs", 2), EINVAL);
+	int fs = (int)syscall(FSOPEN, "tmpfs", 1);
+	CHECK(fs >= 0);
+	CHECK_EQ(fcntl(fs, F_GETFD), FD_CLOEXEC);
+	CHECK_ERRNO(syscall(FSMOUNT, fs, 0, 0), EINVAL);
+	CHECK_ERRNO(syscall(FSCONFIG, -1, 6, NULL, NULL, 0), EINVAL);
+	CHECK_ERRNO(syscall(FSCONFIG, 999, 6, NULL, NULL, 0), EBADF);
+	CHECK_ERRNO(syscall(FSCONFIG, 1, 6, NULL, NULL, 0), EINVAL);
+	CHECK_ERRNO(syscall(FSCONFIG, fs, 99, NULL, NULL, 0), EOPNOTSUPP);
+	CHECK_ERRNO(syscall(FSCONFIG, fs, 1, "source", NULL, 0), EINVAL);
+	CHECK_ERRNO(syscall(FSCONFIG, fs, 1, "nonsense", "x", 0), EINVAL);
+	CHECK_EQ(syscall(FSCONFIG, fs, 1, "source", "here", 0), 0);
+	CHECK_EQ(syscall(FSCONFIG, fs, 1, "size", "1M", 0), 0);
+	CHECK_EQ(syscall(FSCONFIG, fs, 6, NULL, NULL, 0), 0);
+	CHECK_ERRNO(syscall(FSCONFIG, fs, 6, NULL, NULL, 0), EBUSY);
+	CHECK_ERRNO(syscall(FSMOUNT, fs, 0, 0x1000), EINVAL);
+	int mounted = (int)syscall(FSMOUNT, fs, 1, 2 | 4);
+	CHECK(mounted >= 0);
+	CHECK_ERRNO(syscall(FSMOUNT, fs, 0, 0), EBUSY);
+	close(fs);
+	/* Nowhere yet, and usable. */
+	int file = openat(mounted, "early", O_CREAT | O_WRONLY, 0644);
+	CHECK_EQ(write(file, "early", 5), 5);
+	close(file);
+	CHECK_ERRNO(syscall(MOVE_MOUNT, mounted, "", AT_FDCWD, TOP "/target", 4), EINVAL);
+	CHECK_EQ(syscall(MOVE_MOUNT, mounted, "", AT_FDCWD, TOP "/b", 4), 0);
+	expect(TOP "/b/early", "early");
+	CHECK_EQ(mounts_at(TOP "/b", with), 1);
+	CHECK(strncmp(with, "rw,nosuid,nodev", 15) == 0);
+	close(mounted);
+	/* A copy of what is there, and what is there. */
+	int tree = (int)syscall(OPEN_TREE, AT_FDCWD, TOP "/b", 1 | O_CLOEXEC);
+	CHECK(tree >= 0);
+	CHECK_EQ(umount(TOP "/b"), 0);
+	CHECK_EQ(syscall(MOVE_MOUNT, tree, "", AT_FDCWD, TOP "/a/in", 4), 0);
+	expect(TOP "/a/in/early", "early");
+	close(tree);
+	CHECK_EQ(syscall(MOVE_MOUNT, AT_FDCWD, TOP "/a/in", AT_FDCWD, TOP "/b", 0), 0);
+	expect(TOP "/b/early", "early");
+	CHECK_ERRNO(syscall(MOVE_MOUNT, AT_FDCWD, TOP "/a", AT_FDCWD, TOP "/b", 0), EINVAL);
+	CHECK_ERRNO(syscall(MOVE_MOUNT, AT_FDCWD, TOP "/b", AT_FDCWD, TOP "/a", 0x10000), EINVAL);
+	tree = (int)syscall(OPEN_TREE, AT_FDCWD, TOP "/b", 0);
+	CHECK(tree >= 0);
+	CHECK(fcntl(tree, F_GETFL) & O_PATH);
+	CHECK_EQ(faccessat(tree, "early", R_OK, 0), 0);
+	close(tree);
+	CHECK_ERRNO(syscall(OPEN_TREE, AT_FDCWD, TOP "/b", 0x8000), EINVAL);
+	CHECK_ERRNO(syscall(OPEN_TREE, AT_FDCWD, TOP "/b", 2), EINVAL);
+	CHECK_EQ(umount(TOP "/b"), 0);
+	/* Never attached: gone with its descriptor. */
+	tree = (int)syscall(OPEN_TREE, AT_FDCWD, TOP "/a", 1 | 0x8000);
+	CHECK(tree >= 0);
+	file = openat(tree, "file", O_RDONLY);
+	CHECK(file >= 0);
+	close(tree);
+	CHECK_EQ(read(file, with, 3), 3);
+	close(file);
+	say("descriptors: made, copied, attached");
+}
+
 static void permissions(void)
 {
 	IN_CHILD(0, {
@@ -310,6 +380,8 @@ static void permissions(void)
 		CHECK_ERRNO(unshare(CLONE_NEWNS), EPERM);
 		CHECK_ERRNO(unshare(CLONE_NEWCGROUP), EPERM);
 		CHECK_ERRNO(syscall(SYS_pivot_root, "/", "/"), EPERM);
+		CHECK_ERRNO(syscall(FSOPEN, "tmpfs", 0), EPERM);
+		CHECK_ERRNO(syscall(OPEN_TREE, AT_FDCWD, TOP "/a", 1), EPERM);
 	});
 	CHECK_ERRNO(mount("x", TOP "/b", "nosuchfs", 0, NULL), ENODEV);
 	CHECK_ERRNO(mount("x", TOP "/target", "tmpfs", 0, NULL), ENOTDIR);
@@ -333,6 +405,7 @@ int main(void)
 	options();
 	namespaces();
 	pivot();
+	descriptors();
 	permissions();
 	CHECK_EQ(umount2(TOP, MNT_DETACH), 0);
 	CHECK_EQ(rmdir(TOP), 0);

@@ -1,6 +1,7 @@
 /* What threads share and have of their own: unshare, kcmp, classes of scheduling, memory policies; bytes between pipes
  * and memory. */
 #include "check.h"
+#include <sys/epoll.h>
 
 #include <sched.h>
 #include <sys/syscall.h>
@@ -30,6 +31,25 @@ static void comparing(void)
 		CHECK_EQ(kcmp(own, own, type, 0, 0), 0);
 	CHECK_ERRNO(kcmp(own, own, 0, 1, 999), EBADF);
 	CHECK_ERRNO(kcmp(own, own, 99, 0, 0), EINVAL);
+	/* What a set of epoll watches: the number that it had, and the how manieth of that. */
+	int set = epoll_create1(0);
+	int ends[2];
+	struct epoll_event event = { .events = EPOLLIN };
+	CHECK_EQ(pipe(ends), 0);
+	CHECK_EQ(epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event), 0);
+	unsigned slot[3] = { (unsigned)set, (unsigned)ends[0], 0 };
+	CHECK_EQ(kcmp(own, own, 7, (unsigned long)ends[0], (unsigned long)slot), 0);
+	CHECK(kcmp(own, own, 7, (unsigned long)ends[1], (unsigned long)slot) > 0);
+	slot[2] = 1;
+	CHECK_ERRNO(kcmp(own, own, 7, (unsigned long)ends[0], (unsigned long)slot), ENOENT);
+	slot[0] = (unsigned)ends[0];
+	CHECK_ERRNO(kcmp(own, own, 7, (unsigned long)ends[0], (unsigned long)slot), EINVAL);
+	slot[0] = 999;
+	CHECK_ERRNO(kcmp(own, own, 7, (unsigned long)ends[0], (unsigned long)slot), EBADF);
+	CHECK_ERRNO(kcmp(own, own, 7, (unsigned long)ends[0], 8), EFAULT);
+	close(set);
+	close(ends[0]);
+	close(ends[1]);
 	CHECK_ERRNO(kcmp(own, 999999, 1, 0, 0), ESRCH);
 	IN_CHILD(0, CHECK(kcmp(own, getpid(), 1, 0, 0) > 0);
 		CHECK(kcmp(own, getpid(), 2, 0, 0) > 0);

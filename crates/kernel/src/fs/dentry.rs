@@ -240,11 +240,22 @@ impl Dentry {
         let mut names: Vec<Arc<[u8]>> = Vec::new();
         let mut at = self.clone();
         while !root.is_some_and(|root| Arc::ptr_eq(root, &at)) {
-            let up = at.parent();
-            if Arc::ptr_eq(&up, &at) {
-                break;
+            if at.followed().is_some() {
+                let up = at.parent();
+                if Arc::ptr_eq(&up, &at) {
+                    break;
+                }
+                names.push(core::mem::replace(&mut at, up).name());
+                continue;
             }
-            names.push(core::mem::replace(&mut at, up).name());
+            let up = match &*at.place.lock() {
+                Place::In { parent, name, .. } => {
+                    names.push(name.clone());
+                    parent.clone()
+                }
+                Place::Root | Place::Nowhere(_) => break,
+            };
+            at = up;
         }
         if names.is_empty() {
             out.push(b'/');

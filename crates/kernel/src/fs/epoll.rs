@@ -73,6 +73,15 @@ pub fn is_watchable(file: &File) -> bool {
     }
 }
 
+impl Epoll {
+    /// The file that was added by the number `fd`, which several may have been: that after `offset` others (`get_epoll_tfile_raw_ptr`).
+    pub fn target(&self, fd: i32, offset: usize) -> Option<Arc<File>> {
+        let items = self.items.lock();
+        let mut found = items.iter().filter(|item| item.fd == fd).filter_map(|item| item.file.upgrade());
+        found.nth(offset)
+    }
+}
+
 impl Item {
     fn is(&self, fd: i32, file: &Arc<File>) -> bool {
         self.fd == fd && core::ptr::eq(self.file.as_ptr(), Arc::as_ptr(file))

@@ -16,6 +16,7 @@ use super::epoll::Epoll;
 use super::inode::{Inode, Timestamp};
 use super::io::{Sink, Supply};
 use super::lock::Owner;
+use super::mount::{Detached, Making};
 use super::pidfd::PidFd;
 use super::signalfd::SignalFd;
 use super::socket::Socket;
@@ -219,6 +220,14 @@ pub trait Body: Send + Sync {
     }
     /// The namespace that it stands for, if it does.
     fn namespace(&self) -> Option<&Namespace> {
+        None
+    }
+    /// The file system in the making that it is, if it is one.
+    fn making(&self) -> Option<&Making> {
+        None
+    }
+    /// The mounts that are nowhere yet that it stands for, if it does.
+    fn detached(&self) -> Option<&Detached> {
         None
     }
     /// Calls `take` for each entry from the position on, until it says that it is full.

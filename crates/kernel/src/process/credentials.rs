@@ -52,6 +52,8 @@ pub const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
 
 /// `CAP_SETPCAP`: to change what a process may have at most.
 pub const CAP_SETPCAP: u32 = 8;
+/// `CAP_NET_ADMIN`: to change interfaces.
+pub const CAP_NET_ADMIN: u32 = 12;
 /// `CAP_IPC_LOCK` (`linux/capability.h`): to lock memory without limit.
 pub const CAP_IPC_LOCK: u32 = 14;
 /// `CAP_SYS_RAWIO`: to map the lowest addresses.

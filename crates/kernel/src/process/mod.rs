@@ -16,6 +16,7 @@ pub mod fork;
 pub mod futex;
 pub mod limits;
 pub mod namespaces;
+pub mod net;
 pub mod oom;
 pub mod policy;
 pub mod ptrace;

@@ -1,5 +1,5 @@
 //! Namespaces (namespaces(7)): what a thread sees as the machine's names ([`Uts`]), as System V objects ([`Ipc`]), as what is mounted where
-//! ([`MountNamespace`]) and as the root of its control groups, of which there is one. Of the others there is one of each, as on a Linux that was built
+//! ([`MountNamespace`]), as the network ([`Net`]) and as the root of its control groups, of which there is one. Of the others there is one of each, as on a Linux that was built
 //! without them.
 
 use alloc::sync::Arc;
@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
 use spin::Once;
 
+use super::net::Net;
 use crate::errno::Errno;
 use crate::fs::mount::{self, MountNamespace};
 use crate::fs::path::FsContext;
@@ -51,6 +52,8 @@ pub struct Namespaces {
     pub mnt: Arc<MountNamespace>,
     /// Control groups: there is only the root of them, so that it is nothing but a number.
     pub cgroup: Arc<u64>,
+    /// Interfaces, ports and abstract names.
+    pub net: Arc<Net>,
 }
 
 /// One namespace, by a file.
@@ -64,6 +67,8 @@ pub enum Namespace {
     Mnt(Arc<MountNamespace>),
     /// See [`Namespaces::cgroup`].
     Cgroup(Arc<u64>),
+    /// See [`Net`].
+    Net(Arc<Net>),
 }
 
 /// The kinds, as `/proc/PID/ns` names them.
@@ -77,12 +82,15 @@ pub enum NamespaceKind {
     Mnt,
     /// See [`Namespaces::cgroup`].
     Cgroup,
+    /// See [`Net`].
+    Net,
 }
 
 /// Flags for all that there are.
-pub const KNOWN: u32 = raw::CLONE_NEWUTS | raw::CLONE_NEWIPC | raw::CLONE_NEWNS | raw::CLONE_NEWCGROUP;
+pub const KNOWN: u32 =
+    raw::CLONE_NEWUTS | raw::CLONE_NEWIPC | raw::CLONE_NEWNS | raw::CLONE_NEWCGROUP | raw::CLONE_NEWNET;
 /// And those that there are not.
-pub const UNKNOWN: u32 = raw::CLONE_NEWUSER | raw::CLONE_NEWPID | raw::CLONE_NEWNET | raw::CLONE_NEWTIME;
+pub const UNKNOWN: u32 = raw::CLONE_NEWUSER | raw::CLONE_NEWPID | raw::CLONE_NEWTIME;
 
 /// A number for a new one: `st_ino` of its file. The first are Linux's `PROC_UTS_INIT_INO` and `PROC_IPC_INIT_INO`.
 pub fn next_number() -> u64 {
@@ -104,6 +112,7 @@ impl Namespaces {
                 ipc: Arc::new(Ipc::new(0xefff_ffff)),
                 mnt: mount::first().clone(),
                 cgroup: Arc::new(0xefff_fffb),
+                net: Net::first().clone(),
             })
         };
         FIRST.call_once(make).clone()
@@ -118,6 +127,9 @@ impl Namespaces {
         }
         if flags & raw::CLONE_NEWCGROUP != 0 {
             new.cgroup = Arc::new(next_number());
+        }
+        if flags & raw::CLONE_NEWNET != 0 {
+            new.net = Net::new();
         }
         if flags & raw::CLONE_NEWUTS != 0 {
             let (host, domain) = (*self.uts.host.lock(), *self.uts.domain.lock());
@@ -136,6 +148,7 @@ impl Namespaces {
             Namespace::Ipc(ipc) => self.ipc = ipc,
             Namespace::Mnt(mnt) => self.mnt = mnt,
             Namespace::Cgroup(cgroup) => self.cgroup = cgroup,
+            Namespace::Net(net) => self.net = net,
         }
     }
 
@@ -146,6 +159,7 @@ impl Namespaces {
             NamespaceKind::Ipc => Namespace::Ipc(self.ipc.clone()),
             NamespaceKind::Mnt => Namespace::Mnt(self.mnt.clone()),
             NamespaceKind::Cgroup => Namespace::Cgroup(self.cgroup.clone()),
+            NamespaceKind::Net => Namespace::Net(self.net.clone()),
         }
     }
 }
@@ -158,6 +172,7 @@ impl Namespace {
             Namespace::Ipc(_) => raw::CLONE_NEWIPC,
             Namespace::Mnt(_) => raw::CLONE_NEWNS,
             Namespace::Cgroup(_) => raw::CLONE_NEWCGROUP,
+            Namespace::Net(_) => raw::CLONE_NEWNET,
         }
     }
 
@@ -168,6 +183,7 @@ impl Namespace {
             Namespace::Ipc(ipc) => ipc.number(),
             Namespace::Mnt(mnt) => mnt.number,
             Namespace::Cgroup(cgroup) => **cgroup,
+            Namespace::Net(net) => net.number,
         }
     }
 
@@ -178,6 +194,7 @@ impl Namespace {
             Namespace::Ipc(_) => "ipc",
             Namespace::Mnt(_) => "mnt",
             Namespace::Cgroup(_) => "cgroup",
+            Namespace::Net(_) => "net",
         };
         alloc::format!("{kind}:[{}]", self.number()).into_bytes()
     }

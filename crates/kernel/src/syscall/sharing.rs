@@ -9,6 +9,7 @@ use syscalls::Sysno;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::fs::path::FsContext;
+use crate::mm::uaccess;
 use crate::process::access::{AccessAs, may_access};
 use crate::process::credentials::CAP_SYS_ADMIN;
 use crate::process::namespaces::{self, Namespace, NamespaceKind, Namespaces};
@@ -65,7 +66,7 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [fd, wanted, ..] = ctx.args;
     let wanted = wanted as u32;
     let file = ctx.task.files.lock().get(fd as i32)?;
-    let mut entered = SmallVec::<[Namespace; 4]>::new();
+    let mut entered = SmallVec::<[Namespace; 5]>::new();
     if let Some(namespace) = file.body.namespace() {
         if wanted != 0 && wanted != namespace.flag() {
             return Err(Errno::EINVAL);
@@ -80,8 +81,9 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
             return Err(Errno::EPERM);
         }
         let of = target.namespaces.lock().clone();
-        let all = [NamespaceKind::Uts, NamespaceKind::Ipc, NamespaceKind::Mnt, NamespaceKind::Cgroup]
-            .map(|kind| of.get(kind));
+        let all =
+            [NamespaceKind::Uts, NamespaceKind::Ipc, NamespaceKind::Mnt, NamespaceKind::Cgroup, NamespaceKind::Net]
+                .map(|kind| of.get(kind));
         entered.extend(all.into_iter().filter(|namespace| wanted & namespace.flag() != 0));
     } else {
         return Err(Errno::EINVAL);
@@ -123,10 +125,19 @@ fn kcmp(ctx: &mut SyscallContext<'_>) -> SysResult {
     const SIGHAND: u32 = 4;
     const IO: u32 = 5;
     const SYSVSEM: u32 = 6;
+    const EPOLL_TARGET: u32 = 7;
     let [first, second, kind, index1, index2, _] = ctx.args;
     let (first, second) = (task(first)?, task(second)?);
     if ![&first, &second].into_iter().all(|task| may_access(ctx.task, task, AccessAs::Real)) {
         return Err(Errno::EPERM);
+    }
+    if kind as u32 == EPOLL_TARGET {
+        let [set, fd, offset]: [u32; 3] = uaccess::read(index2)?;
+        let file = first.files.lock().get(index1 as i32)?;
+        let set = second.files.lock().get(set as i32)?;
+        let epoll = set.body.epoll().ok_or(Errno::EINVAL)?;
+        let target = epoll.target(fd as i32, offset as usize).ok_or(Errno::ENOENT)?;
+        return Ok(order(&(Arc::as_ptr(&file) as usize), &(Arc::as_ptr(&target) as usize)));
     }
     let key = |task: &Arc<Task>, index: u64| -> Result<usize, Errno> {
         Ok(match kind as u32 {
@@ -140,9 +151,13 @@ fn kcmp(ctx: &mut SyscallContext<'_>) -> SysResult {
             _ => return Err(Errno::EINVAL),
         })
     };
-    Ok(match key(&first, index1)?.cmp(&key(&second, index2)?) {
+    Ok(order(&key(&first, index1)?, &key(&second, index2)?))
+}
+
+fn order(first: &usize, second: &usize) -> usize {
+    match first.cmp(second) {
         core::cmp::Ordering::Equal => 0,
         core::cmp::Ordering::Less => 1,
         core::cmp::Ordering::Greater => 2,
-    })
+    }
 }

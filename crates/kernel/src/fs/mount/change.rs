@@ -44,28 +44,39 @@ impl MountNamespace {
 
     /// Shows what is at `from` at `target` as well (`do_loopback`).
     pub fn bind(&self, from: &Arc<Dentry>, target: &Arc<Dentry>, below: Submounts) -> Result<(), Errno> {
-        let Some(through) = self.seen_through(from) else { return Err(Errno::EINVAL) };
+        // Before it is there itself: what is bound below itself does not go on for ever.
+        let mounts = self.clone_tree(from, below)?;
         if from.inode.is_directory() != target.inode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        // Before it is there itself: what is bound below itself does not go on for ever.
+        self.attach_tree(mounts, target);
+        Ok(())
+    }
+
+    /// Further mounts of what is at `from`, and below; the first is nowhere yet. `EINVAL` if `from` is in no mount of ours.
+    pub(super) fn clone_tree(&self, from: &Arc<Dentry>, below: Submounts) -> Result<Vec<Mount>, Errno> {
+        let through = self.seen_through(from).ok_or(Errno::EINVAL)?;
         let inner = if below == Submounts::Too { self.below(from) } else { Vec::new() };
-        let root = from.bound_at(place_of(target));
-        self.attach(through.further(root.clone(), Some(target.clone())));
-        let mut made = [(from.clone(), root)].to_vec();
+        let mut made = alloc::vec![through.further(from.bound_at(Place::Root), None)];
         for mount in inner {
             let Some(covers) = &mount.covers else { continue };
-            let Some(on) = made.iter().rev().find_map(|(_, root)| {
-                let seen = root.view_of(covers.origin())?;
-                Some(seen.uncovered())
-            }) else {
-                continue;
-            };
+            // On the last that shows what it covers.
+            let seen = made.iter().rev().find_map(|copy| copy.root.view_of(covers.origin()));
+            let Some(on) = seen.map(|seen| seen.uncovered()) else { continue };
             let root = mount.root.bound_at(place_of(&on));
-            self.attach(mount.further(root.clone(), Some(on)));
-            made.push((mount.root.clone(), root));
+            on.set_mounted(Some(root.clone()));
+            made.push(mount.further(root, Some(on)));
         }
-        Ok(())
+        Ok(made)
+    }
+
+    /// Puts mounts, of which the first is nowhere yet, on `target`.
+    pub(super) fn attach_tree(&self, mut mounts: Vec<Mount>, target: &Arc<Dentry>) {
+        let Some(first) = mounts.first_mut() else { return };
+        first.root.set_place(place_of(target));
+        first.covers = Some(target.clone());
+        target.set_mounted(Some(first.root.clone()));
+        self.state.lock().mounts.append(&mut mounts);
     }
 
     /// The mount that `dentry` is seen through; of a namespace's file, which is in no tree, one of its own.

@@ -4,6 +4,7 @@
 //! themselves; further ones, and all those of further namespaces, are views ([`super::view`]).
 
 mod change;
+mod detached;
 mod new;
 
 use alloc::sync::Arc;
@@ -14,6 +15,7 @@ use linux_raw_sys::general as raw;
 use spin::Once;
 
 pub use change::Submounts;
+pub use detached::{Detached, Making};
 pub use new::KNOWN;
 
 use super::dentry::{Dentry, Place};

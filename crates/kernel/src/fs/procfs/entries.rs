@@ -71,6 +71,7 @@ pub(super) const NAMESPACES: &[(&str, NamespaceKind)] = &[
     ("ipc", NamespaceKind::Ipc),
     ("mnt", NamespaceKind::Mnt),
     ("cgroup", NamespaceKind::Cgroup),
+    ("net", NamespaceKind::Net),
 ];
 
 /// What an entry of a thread's directory is.

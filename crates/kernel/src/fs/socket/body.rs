@@ -7,6 +7,7 @@ use crate::fs::file::{Body, File, Happened, Ready};
 use crate::fs::io::{Sink, Supply};
 use crate::mm::uaccess;
 use crate::process::Task;
+use crate::process::credentials::CAP_NET_ADMIN;
 use crate::syscall::SysResult;
 
 impl Body for Socket {
@@ -68,7 +69,7 @@ impl Body for Socket {
         }
     }
 
-    fn ioctl(&self, _task: &Task, _file: &File, request: u32, argument: u64) -> SysResult {
+    fn ioctl(&self, task: &Task, _file: &File, request: u32, argument: u64) -> SysResult {
         const SIOCOUTQ: u32 = 0x5411;
         if request == SIOCOUTQ {
             let unsent = self.link().map_or(0, |link| link.outgoing.state.lock().len);
@@ -76,6 +77,10 @@ impl Body for Socket {
             return Ok(0);
         }
         if request != linux_raw_sys::ioctl::FIONREAD {
+            let may_change = task.credentials().may(CAP_NET_ADMIN);
+            if let Some(done) = self.end.net.request(request, argument, may_change) {
+                return done;
+            }
             return Err(Errno::ENOTTY);
         }
         let incoming = self.link().map_or_else(|| self.end.inbox.clone(), |link| link.incoming);

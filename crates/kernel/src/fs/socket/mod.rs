@@ -20,6 +20,7 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use crate::process::net::Net;
 use crate::sync::Mutex;
 
 pub use self::channel::{CAPACITY, Manner, Parcel, Received, Style};
@@ -92,6 +93,8 @@ pub struct Endpoint {
     /// What the internet families have besides.
     inet: Option<Inet>,
     owner: Owner,
+    /// Where it was made.
+    net: Arc<Net>,
     name: Mutex<Name>,
     /// What is sent to it by name: datagrams.
     inbox: Arc<Channel>,
@@ -107,6 +110,7 @@ impl Endpoint {
             family,
             inet: (family != Family::Local).then(Inet::default),
             owner: Owner::current(),
+            net: Net::current(),
             name: Mutex::new(Name::from([])),
             inbox: Channel::new(),
             backlog: Mutex::new(None),
@@ -195,6 +199,11 @@ pub fn pair(style: Style, flags: OpenFlags) -> (Arc<File>, Arc<File>) {
 }
 
 impl Socket {
+    /// Where it was made.
+    pub fn net(&self) -> &Net {
+        &self.end.net
+    }
+
     /// How reads keep to writes.
     pub fn style(&self) -> Style {
         self.end.style

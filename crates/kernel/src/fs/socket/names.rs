@@ -10,14 +10,15 @@ use crate::sync::Mutex;
 use super::{Endpoint, Style};
 use crate::errno::Errno;
 use crate::fs::Inode;
+use crate::process::net::Net;
 
 /// What a name stands for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Key {
     /// Device and number of an inode; neither is ever given out again.
     Inode(u64, u64),
-    /// The bytes after the first NUL; sockets of different kinds do not see each other's.
-    Abstract(Style, Vec<u8>),
+    /// The bytes after the first NUL; sockets of different kinds, and of different network namespaces, do not see each other's.
+    Abstract(u64, Style, Vec<u8>),
 }
 
 static NAMES: Mutex<BTreeMap<Key, Weak<Endpoint>>> = Mutex::new(BTreeMap::new());
@@ -52,14 +53,14 @@ pub fn bind_inode(inode: &Inode, end: &Arc<Endpoint>) -> Result<Bound, Errno> {
 
 /// Makes a socket be reached by an abstract name. `EADDRINUSE`.
 pub fn bind_abstract(name: &[u8], end: &Arc<Endpoint>) -> Result<Bound, Errno> {
-    insert(Key::Abstract(end.style, name.to_vec()), end)
+    insert(Key::Abstract(end.net.number, end.style, name.to_vec()), end)
 }
 
 /// An abstract name that nobody has (`unix_autobind`): five hexadecimal digits.
-pub fn unused(style: Style) -> Option<Vec<u8>> {
+pub fn unused(net: &Net, style: Style) -> Option<Vec<u8>> {
     let names = NAMES.lock();
     let mut candidates = (0..0x10_0000_u32).map(|number| format!("{number:05x}").into_bytes());
-    candidates.find(|name| !names.contains_key(&Key::Abstract(style, name.clone())))
+    candidates.find(|name| !names.contains_key(&Key::Abstract(net.number, style, name.clone())))
 }
 
 /// Whoever is reached by an inode.
@@ -68,6 +69,6 @@ pub fn by_inode(inode: &Inode) -> Option<Arc<Endpoint>> {
 }
 
 /// Whoever is reached by an abstract name.
-pub fn by_abstract(style: Style, name: &[u8]) -> Option<Arc<Endpoint>> {
-    NAMES.lock().get(&Key::Abstract(style, name.to_vec()))?.upgrade()
+pub fn by_abstract(net: &Net, style: Style, name: &[u8]) -> Option<Arc<Endpoint>> {
+    NAMES.lock().get(&Key::Abstract(net.number, style, name.to_vec()))?.upgrade()
 }

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use foldspace::vma::{VmaFlags, Watcher};
 use foldspace::{AddressSpace, PageRange, VirtAddr};
 
-use super::{ALL, MESSAGE_SIZE, Userfault, feature, new_file};
+use super::{ALL, EXISTING, MESSAGE_SIZE, Userfault, feature, new_file};
 use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
 use crate::fs::poll;
@@ -150,10 +150,17 @@ fn concerned(space: &AddressSpace, range: PageRange, wanted: u64) -> Vec<(Arc<Us
     found
 }
 
+/// Whether there are descriptors at all: what all that maps and forks is asked first.
+#[inline]
+fn exist() -> bool {
+    // Relaxed: a descriptor that is just being made watches nothing yet.
+    EXISTING.load(Ordering::Relaxed) != 0
+}
+
 /// Whether anything in the caller's memory is watched.
 #[inline]
 fn some_watched() -> bool {
-    sched::with_space(|space| space.some_have(VmaFlags::WATCHED)) == Some(true)
+    exist() && sched::with_space(|space| space.some_have(VmaFlags::WATCHED)) == Some(true)
 }
 
 /// Tells that the content of what is watched in `start..start + len` is about to be discarded (`userfaultfd_remove`).
@@ -288,7 +295,7 @@ impl Forking {
     /// Before the fork. `None` if nobody is to be told.
     #[inline]
     pub fn begin(space: &AddressSpace) -> Option<Forking> {
-        if space.some_have(VmaFlags::WATCHED) { Forking::begin_watched(space) } else { None }
+        if exist() && space.some_have(VmaFlags::WATCHED) { Forking::begin_watched(space) } else { None }
     }
 
     #[cold]

@@ -125,6 +125,9 @@ pub struct Userfault {
 /// All of them, by their numbers as watchers.
 static ALL: Mutex<BTreeMap<u32, Weak<Userfault>>> = Mutex::new(BTreeMap::new());
 
+/// How many there are.
+static EXISTING: AtomicU32 = AtomicU32::new(0);
+
 struct UserfaultBody(Arc<Userfault>);
 
 /// Makes one for the memory of `task`.
@@ -190,6 +193,7 @@ impl Drop for Userfault {
     /// One for a child that nobody has read of: as if it had been closed.
     fn drop(&mut self) {
         ALL.lock().remove(&self.watcher.0);
+        EXISTING.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -207,6 +211,7 @@ impl Userfault {
             readers: WaitQueue::new(),
             waiters: WaitQueue::new(),
         });
+        EXISTING.fetch_add(1, Ordering::Relaxed);
         ALL.lock().insert(watcher.0, Arc::downgrade(&userfault));
         userfault
     }

@@ -6,6 +6,7 @@ mod copy;
 mod descriptor;
 mod events;
 mod locks;
+mod mount_by_fd;
 mod mounts;
 mod names;
 mod notices;
@@ -357,6 +358,11 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::chroot, |c| working::chroot(c.task, c.args[0])),
     (Sysno::umask, |c| working::umask(c.task, c.args[0] as u32)),
     (Sysno::mount, |c| mounts::mount(c.task, [c.args[0], c.args[1], c.args[2], c.args[3], c.args[4]])),
+    (Sysno::fsopen, |c| mount_by_fd::fsopen(c.task, c.args[0], c.args[1] as u32)),
+    (Sysno::fsconfig, |c| mount_by_fd::fsconfig(c.task, [c.args[0], c.args[1], c.args[2], c.args[3], c.args[4]])),
+    (Sysno::fsmount, |c| mount_by_fd::fsmount(c.task, c.args[0] as i32, c.args[1] as u32, c.args[2] as u32)),
+    (Sysno::open_tree, |c| mount_by_fd::open_tree(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32)),
+    (Sysno::move_mount, |c| mount_by_fd::move_mount(c.task, [c.args[0], c.args[1], c.args[2], c.args[3], c.args[4]])),
     (Sysno::pivot_root, |c| mounts::pivot_root(c.task, c.args[0], c.args[1])),
     (Sysno::umount2, |c| mounts::umount(c.task, c.args[0], c.args[1] as u32)),
 ];

@@ -23,11 +23,13 @@ fn optional_text(address: u64) -> Result<Vec<u8>, Errno> {
     if address == 0 { Ok(Vec::new()) } else { path(address) }
 }
 
-fn mounts(task: &Task) -> Arc<MountNamespace> {
+/// Those of the caller.
+pub(super) fn mounts(task: &Task) -> Arc<MountNamespace> {
     task.namespaces.lock().mnt.clone()
 }
 
-fn require_admin(task: &Task) -> Result<(), Errno> {
+/// `EPERM` unless the caller may change them.
+pub(super) fn require_admin(task: &Task) -> Result<(), Errno> {
     if task.credentials().may(CAP_SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
 }
 

@@ -15,7 +15,7 @@ const LONGEST: usize = 65_507;
 impl Socket {
     /// Says where datagrams go from now on, and from where alone they come.
     pub(super) fn direct(&self, inet: &Inet, to: SocketAddr) -> Result<(), Errno> {
-        let to = destination(self.family(), inet, to)?;
+        let to = destination(&self.end, inet, to)?;
         let local = self.bind_somewhere(inet)?;
         if local.ip().is_unspecified() {
             *inet.address.lock() = Some(SocketAddr::new(own(to.ip()), local.port()));
@@ -42,7 +42,7 @@ impl Socket {
         inet.take_error()?;
         let directed = *inet.peer.lock();
         let to = match to {
-            Some(to) => destination(self.family(), inet, to)?,
+            Some(to) => destination(&self.end, inet, to)?,
             None => directed.ok_or(Errno::EDESTADDRREQ)?,
         };
         if to.port() == 0 {
@@ -55,7 +55,7 @@ impl Socket {
         let local = self.bind_somewhere(inet)?;
         let ip = if local.ip().is_unspecified() { own(to.ip()) } else { local.ip() };
         let sender = SocketAddr::new(ip, local.port());
-        let Some(target) = ports::find(Style::Datagrams, to, Some(sender)) else {
+        let Some(target) = ports::find(&self.end.net, Style::Datagrams, to, Some(sender)) else {
             if directed == Some(to) {
                 inet.fail(Errno::ECONNREFUSED);
             }

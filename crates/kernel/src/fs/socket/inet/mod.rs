@@ -11,8 +11,8 @@ pub mod streams;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
-use super::Family;
 use super::channel::Name;
+use super::{Endpoint, Family};
 use crate::errno::Errno;
 use crate::sync::Mutex;
 
@@ -103,9 +103,12 @@ pub fn unspecified(family: Family) -> IpAddr {
 /// Where something that is sent to `to` by a socket goes: no address in particular means this machine.
 ///
 /// # Errors
-/// `ENETUNREACH`: not this machine, or not the socket's version. `ECONNREFUSED`: port 0.
-pub fn destination(family: Family, inet: &Inet, to: SocketAddr) -> Result<SocketAddr, Errno> {
-    if family == Family::V6 && to.is_ipv4() && inet.only_v6.load(Ordering::Relaxed) {
+/// `ENETUNREACH`: not this machine, not the socket's version, or nothing is up. `ECONNREFUSED`: port 0.
+pub fn destination(end: &Endpoint, inet: &Inet, to: SocketAddr) -> Result<SocketAddr, Errno> {
+    if !end.net.is_up() {
+        return Err(Errno::ENETUNREACH);
+    }
+    if end.family == Family::V6 && to.is_ipv4() && inet.only_v6.load(Ordering::Relaxed) {
         return Err(Errno::ENETUNREACH);
     }
     let ip = match to.ip() {

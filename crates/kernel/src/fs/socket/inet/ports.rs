@@ -9,13 +9,18 @@ use smallvec::SmallVec;
 
 use crate::errno::Errno;
 use crate::fs::socket::{Endpoint, Style};
+use crate::process::net::Net;
 use crate::sync::Mutex;
 
 /// `net.ipv4.ip_local_port_range`.
 const EPHEMERAL: core::ops::Range<u16> = 32_768..61_000;
 
-/// Ports of streams and of datagrams are different ones.
-type Port = (Style, u16);
+/// Ports of streams and of datagrams are different ones, and those of each network namespace, by its number.
+type Port = (u64, Style, u16);
+
+fn port_of(end: &Endpoint, port: u16) -> Port {
+    (end.net.number, end.style, port)
+}
 
 struct Binding {
     ip: IpAddr,
@@ -82,10 +87,10 @@ pub fn bind(end: &Arc<Endpoint>, address: SocketAddr) -> Result<(Held, SocketAdd
             let count = EPHEMERAL.end - EPHEMERAL.start;
             let first = NEXT.fetch_add(1, Ordering::Relaxed) % count;
             let mut candidates = (0..count).map(|step| EPHEMERAL.start + (first + step) % count);
-            candidates.find(|&port| !ports.contains_key(&(end.style, port))).ok_or(Errno::EADDRINUSE)?
+            candidates.find(|&port| !ports.contains_key(&port_of(end, port))).ok_or(Errno::EADDRINUSE)?
         }
         port => {
-            let others = ports.get(&(end.style, port));
+            let others = ports.get(&port_of(end, port));
             if others.is_some_and(|others| others.iter().any(|other| conflict(end, ip, other))) {
                 return Err(Errno::EADDRINUSE);
             }
@@ -93,24 +98,24 @@ pub fn bind(end: &Arc<Endpoint>, address: SocketAddr) -> Result<(Held, SocketAdd
         }
     };
     let weak = Arc::downgrade(end);
-    ports.entry((end.style, port)).or_default().push(Binding { ip, end: weak.clone() });
-    Ok((Held { port: (end.style, port), end: weak }, SocketAddr::new(ip, port)))
+    ports.entry(port_of(end, port)).or_default().push(Binding { ip, end: weak.clone() });
+    Ok((Held { port: port_of(end, port), end: weak }, SocketAddr::new(ip, port)))
 }
 
 /// Whether another socket listens where this one wants to (`EADDRINUSE` of listen).
 pub fn is_taken(end: &Arc<Endpoint>, address: SocketAddr) -> bool {
     let ports = PORTS.lock();
-    let Some(bindings) = ports.get(&(end.style, address.port())) else { return false };
+    let Some(bindings) = ports.get(&port_of(end, address.port())) else { return false };
     bindings.iter().any(|binding| {
         let other = binding.end.upgrade().filter(|other| !Arc::ptr_eq(other, end) && other.is_listening());
         other.is_some() && conflict(end, address.ip(), binding)
     })
 }
 
-/// The socket that is reached at `to`. Of several, the one with the most exact address; of datagrams, first the one that is connected to who sends.
-pub fn find(style: Style, to: SocketAddr, from: Option<SocketAddr>) -> Option<Arc<Endpoint>> {
+/// The socket of `net` that is reached at `to`. Of several, the one with the most exact address; of datagrams, first the one that is connected to who sends.
+pub fn find(net: &Net, style: Style, to: SocketAddr, from: Option<SocketAddr>) -> Option<Arc<Endpoint>> {
     let ports = PORTS.lock();
-    let candidates = ports.get(&(style, to.port()))?.iter().filter_map(|binding| {
+    let candidates = ports.get(&(net.number, style, to.port()))?.iter().filter_map(|binding| {
         let end = binding.end.upgrade()?;
         let exact = covers(binding.ip, &end, to.ip());
         let peer = if style == Style::Datagrams { *end.inet.as_ref()?.peer.lock() } else { None };

@@ -55,11 +55,11 @@ impl Socket {
         if self.is_connected() || self.is_listening() {
             return Err(Errno::EISCONN);
         }
-        let to = destination(self.family(), inet, to)?;
+        let to = destination(&self.end, inet, to)?;
         let local = self.bind_somewhere(inet).map_err(|_| Errno::EADDRNOTAVAIL)?;
         let from = if local.ip().is_unspecified() { own(to.ip()) } else { local.ip() };
         let from = SocketAddr::new(from, local.port());
-        let done = match ports::find(Style::Stream, to, None) {
+        let done = match ports::find(&self.end.net, Style::Stream, to, None) {
             Some(peer) => self.join(&peer, Manner { non_blocking: false, ..manner }, Some((from, to))),
             None => Err(Errno::ECONNREFUSED),
         };

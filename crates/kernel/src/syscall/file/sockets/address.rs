@@ -13,6 +13,7 @@ use crate::fs::socket::channel::Name;
 use crate::fs::socket::{Endpoint, Family, Style, inet, names};
 use crate::mm::uaccess;
 use crate::process::Task;
+use crate::process::net::Net;
 use crate::syscall::file::Base;
 
 /// What an address says.
@@ -83,10 +84,10 @@ pub fn write(family: Family, name: &Name, address: u64, len: u64) -> Result<(), 
 }
 
 /// The local socket that is reached by an address: `ENOENT`, `EACCES`, `ECONNREFUSED`.
-pub fn reached(task: &Task, style: Style, address: &Address) -> Result<Arc<Endpoint>, Errno> {
+pub fn reached(task: &Task, net: &Net, style: Style, address: &Address) -> Result<Arc<Endpoint>, Errno> {
     match address {
         Address::Unspecified | Address::Unnamed | Address::Inet(_) => Err(Errno::EINVAL),
-        Address::Abstract(name) => names::by_abstract(style, name).ok_or(Errno::ECONNREFUSED),
+        Address::Abstract(name) => names::by_abstract(net, style, name).ok_or(Errno::ECONNREFUSED),
         Address::Path(path) => {
             let dentry = Base::current(task).resolve(path, LastLink::Follow)?;
             permission::check(&dentry.inode, Wanted::WRITE)?;

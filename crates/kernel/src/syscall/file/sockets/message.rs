@@ -50,7 +50,7 @@ fn send(
         (Some(inet), _, Address::Inet(to)) => socket.send_datagram(inet, manner, from, Some(to)),
         (Some(inet), ..) => socket.send_datagram(inet, manner, from, None),
         (None, Style::Datagrams, address) => {
-            let target = reached(task, socket.style(), &address)?;
+            let target = reached(task, socket.net(), socket.style(), &address)?;
             socket.send(manner, from, Some(&target), parcel)
         }
         // Streams are connected or not, and take no address.

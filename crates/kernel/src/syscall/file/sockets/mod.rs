@@ -110,7 +110,7 @@ pub fn bind(task: &Task, fd: i32, address: u64, len: u32) -> SysResult {
                 socket.bind_inet(inet, address)?;
             }
             Address::Unnamed => {
-                let name = names::unused(socket.style()).ok_or(Errno::ENOSPC)?;
+                let name = names::unused(socket.net(), socket.style()).ok_or(Errno::ENOSPC)?;
                 socket.bind(shown(0, &name), |end| names::bind_abstract(&name, end))?;
             }
             Address::Abstract(name) => socket.bind(shown(0, &name), |end| names::bind_abstract(&name, end))?,
@@ -159,7 +159,7 @@ pub fn connect(task: &Task, fd: i32, address: u64, len: u32) -> SysResult {
         match (address, socket.inet()) {
             (Address::Unspecified, _) if socket.style() == Style::Datagrams => socket.disconnect(),
             (Address::Inet(address), Some(inet)) => socket.connect_inet(inet, address, manner)?,
-            (address, _) => socket.connect(&reached(task, socket.style(), &address)?, manner)?,
+            (address, _) => socket.connect(&reached(task, socket.net(), socket.style(), &address)?, manner)?,
         }
         Ok(0)
     })
