@@ -120,3 +120,23 @@ fn candidates_are_all_relatives() {
     assert_eq!(visits(0), 1001, "the parent's page may be anybody's");
     assert_eq!(visits(500), 1, "a child's own page is its own");
 }
+
+/// Memory that was never stored to takes the name of where it goes: back in the middle of what it was cut out of, all of it is one VMA again.
+#[test]
+fn memory_moves_within_its_own_vma() {
+    let process = Process(0);
+    let area = Area { start: 16, end: 32 };
+    let operations = [
+        Operation::Start { process },
+        Operation::Map { process, area, backing: Backing::Anonymous, flags: RW },
+        Operation::Move { process, from: Area { start: 28, end: 29 }, to: 17 },
+        Operation::Store { process, page: 17 },
+        fork(0, 1),
+    ];
+    for rule in Rule::ALL {
+        let world = world(rule, &operations);
+        assert_eq!(world.areas(process), [Area { start: 16, end: 28 }, Area { start: 29, end: 32 }], "{rule}");
+        world.check().unwrap();
+        world.check_reverse().unwrap();
+    }
+}

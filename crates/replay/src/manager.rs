@@ -98,6 +98,11 @@ impl Manager {
         self.spaces.iter().map(|(process, space)| (*process, space))
     }
 
+    /// The machine that they are on.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// Pages of memory in use: no tables. What has died counts no more.
     pub fn pages(&self) -> u64 {
         self.host.memory().reclaim();
@@ -243,6 +248,7 @@ fn flags_of(flags: classic::VmaFlags) -> VmaFlags {
     all.set(VmaFlags::WRITE, flags.contains(classic::VmaFlags::WRITE));
     all.set(VmaFlags::EXEC, flags.contains(classic::VmaFlags::EXECUTE));
     all.set(VmaFlags::SHARED, flags.contains(classic::VmaFlags::SHARED));
+    all.set(VmaFlags::DONT_FORK, flags.contains(classic::VmaFlags::DONT_FORK));
     // Keeps it apart from its neighbours, as growing down does; growing itself is not asked for here.
     all.set(VmaFlags::DONT_DUMP, flags.intersects(classic::VmaFlags::NOTES));
     all

@@ -25,7 +25,8 @@ impl World {
         let id = self.place(piece, None, joins);
         match alone {
             true => self.clone_chain(id, source, Purpose::Copy),
-            false => self.inherit_chain(id, Some(source)),
+            // Memory that moves inside its own VMA may have made one of what was cut in two: its chain is there already.
+            false => self.inherit_chain(id, Some(source).filter(|source| self.vmas.contains(source.0))),
         }
         let space = self.space_mut(process);
         let moved: Vec<_> = space.pages.range(from.start..from.end).map(|(at, page)| (*at, *page)).collect();
