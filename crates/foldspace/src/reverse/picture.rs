@@ -141,10 +141,17 @@ impl Picture<'_> {
         let table_is_whole = |group: &[Link]| group.is_empty() || self.memory.is_whole(group[0].node, group.len());
         self.links.iter().flatten().all(linked)
             && self.links.iter().skip(1).all(|links| links.chunk_by(|a, b| a.node == b.node).all(table_is_whole))
-            // Tables without a parent are dead, or about to be linked.
             && self.links.iter().zip(&self.links[1..]).all(|(below, above)| {
-                below.iter().all(|link| above.binary_search_by_key(&link.slot.table, |above| above.node).is_ok())
+                below.iter().all(|link| {
+                    let table = link.slot.table;
+                    above.binary_search_by_key(&table, |above| above.node).is_ok() || self.is_nowhere_linked(table)
+                })
             })
+    }
+
+    /// Whether a table to which no slot was found is one of an object's that nobody has linked. Others are dead, or about to be linked.
+    fn is_nowhere_linked(&self, table: Frame) -> bool {
+        self.memory.record(table).is_pinned() && self.memory.is_whole(table, 0)
     }
 
     /// Whether the frame has no slots but those found. Of an object's frame, under the lock of the object's pages too.

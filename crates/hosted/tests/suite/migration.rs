@@ -128,6 +128,28 @@ fn a_page_of_a_file_moves_in_its_cache_and_wherever_it_is_mapped() {
     host.memory().check(&all, &[&file]).unwrap();
 }
 
+/// A table of an object's has slots to its pages, whether anybody has linked it or not.
+#[test]
+fn a_page_moves_that_is_in_a_table_of_its_object_that_nobody_links_any_more() {
+    const BLOCK: u64 = 512;
+    let host = Host::new(16 << 20).unwrap();
+    let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
+    let object = Object::anonymous(host.memory(), BLOCK * PAGE).unwrap();
+    let read_shared = VmaFlags::READ | VmaFlags::MAY_READ | VmaFlags::SHARED;
+    map(&space, AT, BLOCK, read_shared, Backing::Object(object.clone()));
+    space.fault(page(7), Access::Read).unwrap();
+    let mut frame = migrate(&host, frame_at(&host, &space, page(7)));
+    // Now a table of the space's own shows it, beside that of the object, which stays.
+    space.unmap(PageRange::page_of(page(BLOCK - 1)).unwrap()).unwrap();
+    space.fault(page(7), Access::Read).unwrap();
+    frame = migrate(&host, frame);
+    assert_eq!(places(&host, frame).len(), 1);
+    space.unmap(PageRange::from_len(AT, BLOCK * PAGE).unwrap()).unwrap();
+    frame = migrate(&host, frame);
+    assert_eq!(places(&host, frame), []);
+    host.memory().check(&[&space], &[&object]).unwrap();
+}
+
 #[test]
 fn what_cannot_move_says_so() {
     let host = Host::new(8 << 20).unwrap();
