@@ -1,7 +1,7 @@
 //! Layouts that make sense for a process of x86-64 Linux.
 
 use foldspace::VirtAddr;
-use foldspace::space::Layout;
+use foldspace::space::{KeySet, Layout};
 use foldspace::vma::VmaFlags;
 
 /// Ready-made [`Layout`]s.
@@ -26,6 +26,7 @@ impl Layouts {
             address_space_limit: u64::MAX,
             lock_limit: u64::MAX,
             future_lock: VmaFlags::empty(),
+            keys: KeySet::DEFAULT,
         }
     }
 }

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use bitflags::bitflags;
 use foldspace::backing::Reference;
+use foldspace::vma::ProtectionKey;
 use foldspace::{AddressSpace, Memory, Object};
 
 use crate::errno::Errno;
@@ -32,6 +33,12 @@ pub trait Caller {
     /// Memory that it has mapped at `address` has failed, by its own doing: a signal is due (`SIGBUS`, `BUS_MCEERR_AR`).
     fn memory_failed(&self, address: u64) {
         let _ = address;
+    }
+
+    /// Sets what the calling thread may not do to memory with a protection key (of `PKEY_DISABLE_ACCESS` = 1 and `PKEY_DISABLE_WRITE` = 2). Called
+    /// only where [`Memory::has_protection_keys`].
+    fn set_key_rights(&self, key: ProtectionKey, rights: u32) {
+        let _ = (key, rights);
     }
 
     /// Shared anonymous memory of `len` bytes, for embedders that keep a list of the objects that exist.

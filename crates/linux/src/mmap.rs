@@ -10,6 +10,7 @@ use foldspace::{AddressSpace, PageRange, VirtAddr};
 use crate::abi;
 use crate::caller::{Caller, Capability, Content, OpenFile, OpenRights, Reserve};
 use crate::errno::Errno;
+use crate::keys::execute_only;
 use crate::mprotect::access;
 use crate::populate::populate_mapping;
 use crate::range::{PAGE, TASK_SIZE, is_aligned, page_align};
@@ -96,6 +97,13 @@ pub fn mmap(
         Content::Unmappable => return Err(Errno::ENODEV),
     };
     let start = caller.space().map(MapRequest { placement, len, flags: vma, backing, page_offset })?;
+    if access(prot) == VmaFlags::EXEC
+        && let Some(key) = execute_only(caller)
+        && let Some(range) = PageRange::from_len(start, len)
+    {
+        // Without memory for it, it can be read as well: a key is an extra.
+        let _ = caller.space().protect_with_key(range, VmaFlags::EXEC, key);
+    }
     populate_new(caller, start, len, flags);
     Ok(start.get())
 }

@@ -1,11 +1,12 @@
 //! mprotect and pkey_mprotect.
 
-use foldspace::vma::VmaFlags;
+use foldspace::vma::{ProtectionKey, VmaFlags};
 use foldspace::{AddressSpace, PageRange, VirtAddr};
 
 use crate::abi::{PROT_EXEC, PROT_GROWSDOWN, PROT_GROWSUP, PROT_READ, PROT_SEM, PROT_WRITE};
 use crate::caller::Caller;
 use crate::errno::Errno;
+use crate::keys::{execute_only, given};
 use crate::populate::populate_mapping;
 use crate::range::{clipped, is_aligned, page_align};
 
@@ -28,11 +29,12 @@ pub fn mprotect(caller: &impl Caller, address: u64, len: u64, prot: u64) -> Resu
     pkey_mprotect(caller, address, len, prot, -1)
 }
 
-/// pkey_mprotect(2) on a processor without protection keys: only key -1, "none", exists.
+/// pkey_mprotect(2). Key -1 is mprotect, which lets memory keep its key, but for memory that may only be executed: that has a key of its own where
+/// the processor has keys.
 ///
 /// # Errors
 ///
-/// As [`mprotect`]; `EINVAL` for any key.
+/// As [`mprotect`]; `EINVAL` for a key that the program does not have.
 pub fn pkey_mprotect(caller: &impl Caller, address: u64, len: u64, prot: u64, key: i32) -> Result<(), Errno> {
     // Linux's order: `do_mprotect_pkey` in mm/mprotect.c.
     const GROWS: u64 = PROT_GROWSDOWN | PROT_GROWSUP;
@@ -47,30 +49,48 @@ pub fn pkey_mprotect(caller: &impl Caller, address: u64, len: u64, prot: u64, ke
     if end <= address {
         return Err(Errno::ENOMEM);
     }
-    if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM) != 0 || key != -1 {
+    if prot & !(PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM) != 0 {
         return Err(Errno::EINVAL);
     }
     let space = caller.space();
+    let access = access(prot);
+    let key = match key {
+        -1 if access == VmaFlags::EXEC => execute_only(caller),
+        -1 => None,
+        number => Some(given(caller, number)?),
+    };
     let range = clipped(address, end).ok_or(Errno::ENOMEM)?;
     let range = if grows == 0 { range } else { grown(space, range, grows)? };
-    let access = access(prot);
     let done = if access.contains(VmaFlags::WRITE) && space.some_have(VmaFlags::LOCKED) {
-        make_writable(caller, range, access)
+        make_writable(caller, range, access, key)
     } else {
-        space.protect(range, access)
+        set(space, range, access, key)
     };
     done?;
     // Nothing is mapped above the user half.
     if end > range.end().get() { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
-/// [`AddressSpace::protect`] with `WRITE`, where there is locked memory: its pages come with the permission to write to them, since until then
+#[inline]
+fn set(space: &AddressSpace, range: PageRange, access: VmaFlags, key: Option<ProtectionKey>) -> foldspace::Result<()> {
+    match key {
+        None => space.protect(range, access),
+        Some(key) => space.protect_with_key(range, access, key),
+    }
+}
+
+/// [`set`] with `WRITE`, where there is locked memory: its pages come with the permission to write to them, since until then
 /// private ones could not be had, or only shared with others (`mprotect_fixup`). Also if it fails further up.
 #[inline(never)]
-fn make_writable(caller: &impl Caller, range: PageRange, access: VmaFlags) -> foldspace::Result<()> {
+fn make_writable(
+    caller: &impl Caller,
+    range: PageRange,
+    access: VmaFlags,
+    key: Option<ProtectionKey>,
+) -> foldspace::Result<()> {
     const DECIDE: VmaFlags = VmaFlags::WRITE.union(VmaFlags::SHARED).union(VmaFlags::LOCKED);
     let before = caller.space().vmas();
-    let done = caller.space().protect(range, access);
+    let done = set(caller.space(), range, access, key);
     let after = caller.space().vmas();
     for vma in before.view().range(range).filter(|vma| vma.flags & DECIDE == VmaFlags::LOCKED) {
         let Some(piece) = vma.range.intersect(range) else { continue };

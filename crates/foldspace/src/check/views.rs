@@ -10,7 +10,7 @@ use crate::backing::Block;
 use crate::frame::{Frame, Memory};
 use crate::space::AddressSpace;
 use crate::table::Entry;
-use crate::vma::{Backing, Version, Vma, VmaFlags};
+use crate::vma::{Backing, ProtectionKey, Version, Vma, VmaFlags};
 
 /// A path from a root, as far as it has been walked.
 #[derive(Clone, Copy)]
@@ -29,6 +29,7 @@ struct View {
     start: u64,
     end: u64,
     flags: VmaFlags,
+    key: ProtectionKey,
     source: Source,
 }
 
@@ -107,7 +108,11 @@ impl Memory {
                 break;
             }
             let tables = vma.backing.reference_tables(self);
-            if tables.is_none_or(|tables| tables.at(level) != entry.frame()) {
+            let key = vma.tag.key();
+            // Higher up, a link says nothing of keys.
+            let keyed =
+                entry.bits() & Entry::KEY == Entry::key(key) && (level == Level::L1 || key == ProtectionKey::DEFAULT);
+            if !keyed || tables.is_none_or(|tables| tables.at(level) != entry.frame()) {
                 return false;
             }
             reached = vma.end();
@@ -139,6 +144,11 @@ impl Memory {
         ensure!(
             !entry.is_executable() || vma.flags.contains(VmaFlags::EXEC) || !entry.is_user(),
             "{who}: {addr} can be executed, its VMA does not allow it"
+        );
+        ensure!(
+            entry.bits() & Entry::KEY == Entry::key(vma.tag.key()),
+            "{who}: {addr} has not the protection key of its VMA, {:?}",
+            vma.tag
         );
         ensure!(
             !entry.is_object() || matches!(vma.backing, Backing::Object(_)),
@@ -235,11 +245,17 @@ fn views(vmas: &Version, start: u64, span: u64) -> Vec<View> {
             start: range.start().get() - start,
             end: range.end().get() - start,
             flags: vma.flags & DECIDING,
+            key: vma.tag.key(),
             source: source(vma, range),
         };
         // Names and advice split VMAs without changing what may be installed.
         match views.last_mut() {
-            Some(last) if last.end == view.start && last.flags == view.flags && continues(last, &view) => {
+            Some(last)
+                if last.end == view.start
+                    && last.flags == view.flags
+                    && last.key == view.key
+                    && continues(last, &view) =>
+            {
                 last.end = view.end;
             }
             _ => views.push(view),

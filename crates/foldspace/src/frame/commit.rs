@@ -7,7 +7,7 @@
 use super::Memory;
 use crate::error::{Error, Result};
 use crate::space::MAX_MAP_COUNT;
-use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// How much memory may be committed (`vm.overcommit_memory`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,6 +35,7 @@ pub(super) struct Commit {
     ratio: AtomicU64,
     kbytes: AtomicU64,
     max_map_count: AtomicU64,
+    protection_keys: AtomicBool,
 }
 
 impl Commit {
@@ -46,6 +47,7 @@ impl Commit {
             ratio: AtomicU64::new(50),
             kbytes: AtomicU64::new(0),
             max_map_count: AtomicU64::new(MAX_MAP_COUNT),
+            protection_keys: AtomicBool::new(false),
         }
     }
 }
@@ -110,6 +112,17 @@ impl Memory {
     /// Sets it. Address spaces that have more keep them.
     pub fn set_max_map_count(&self, count: u64) {
         self.commit.max_map_count.store(count, Ordering::Relaxed);
+    }
+
+    /// Whether processors heed protection keys (PKRU on x86). Not at first.
+    #[inline]
+    pub fn has_protection_keys(&self) -> bool {
+        self.commit.protection_keys.load(Ordering::Relaxed)
+    }
+
+    /// Says that they do. Before the first address space is made.
+    pub fn set_protection_keys(&self) {
+        self.commit.protection_keys.store(true, Ordering::Relaxed);
     }
 }
 

@@ -76,6 +76,10 @@ impl Smaps {
         sizes.write(Form::Vma, out);
         out.extend_from_slice(b"THPeligible:    ");
         decimal(out, 0, 8);
+        if space.memory().has_protection_keys() {
+            out.extend_from_slice(b"\nProtectionKey:  ");
+            decimal(out, vma.tag.key().number().into(), 8);
+        }
         out.extend_from_slice(b"\nVmFlags: ");
         flags(vma.flags, sizes.guards, out);
         out.push(b'\n');

@@ -7,7 +7,7 @@ use super::limits::{may_expand, may_lock};
 use super::{AddressSpace, Layout, MapRequest, Marks, Placement, STACK_GUARD_GAP, retry_after_reclaim};
 use crate::addr::{PAGE_SIZE, PageRange, USER_END, VirtAddr};
 use crate::error::{Error, Result};
-use crate::vma::{Backing, Vma, VmaFlags, Watcher};
+use crate::vma::{Backing, Tag, Vma, VmaFlags};
 
 /// What the heap allows.
 const HEAP: VmaFlags = VmaFlags::READ
@@ -87,8 +87,7 @@ impl AddressSpace {
         if totals.vmas as u64 > self.memory.max_map_count() {
             return Err(Error::TooManyVmas);
         }
-        let heap =
-            Vma { range, flags, page_offset: 0, backing: Backing::Anonymous, name: None, watcher: Watcher::NOBODY };
+        let heap = Vma { range, flags, page_offset: 0, backing: Backing::Anonymous, name: None, tag: Tag::NONE };
         let mut change = self.vmas.change(guard, range);
         change.splice([heap])?;
         self.apply(&mut change, guard, range)

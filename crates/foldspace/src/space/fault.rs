@@ -14,7 +14,7 @@ use crate::frame::{Frame, Garbage, Home, Kind, Memory};
 use crate::platform::Flush;
 use crate::sync::hint::spin_loop;
 use crate::table::{Common, Entry, Exclusive, Leaf, Supply};
-use crate::vma::{Backing, VersionRef, Vma, VmaFlags};
+use crate::vma::{Backing, ProtectionKey, VersionRef, Vma, VmaFlags};
 
 /// Whether a store may go where its VMA does not allow stores (a debugger's, or a loader's: FOLL_FORCE on Linux).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -159,7 +159,8 @@ impl AddressSpace {
         attempt
     }
 
-    /// Links a reference page at the highest level that fits between the edges of the VMA: a whole table of it costs no more than one page.
+    /// Links a reference page at the highest level that fits between the edges of the VMA: a whole table of it costs no more than one page. In an area
+    /// with a protection key page by page, since the processor has the key from the entry that maps a page.
     fn link_reference(
         &self,
         version: VersionRef<'_>,
@@ -174,7 +175,9 @@ impl AddressSpace {
         while let Some(below) = level.below() {
             let span = level.entry_span();
             let start = VirtAddr(addr.get() & !(span - 1));
-            if vma.start() <= start && PageRange::from_len(start, span).is_some_and(|whole| whole.end() <= vma.end()) {
+            let fits =
+                vma.start() <= start && PageRange::from_len(start, span).is_some_and(|whole| whole.end() <= vma.end());
+            if fits && vma.tag.key() == ProtectionKey::DEFAULT {
                 break;
             }
             level = below;
@@ -185,7 +188,7 @@ impl AddressSpace {
         if !self.still_holds(version, addr) || !table.entry(index).is_empty() {
             return Ok(Attempt::Again);
         }
-        let link = Entry::reference(reference.at(level)).with(no_execute(vma.flags));
+        let link = Entry::reference(reference.at(level)).with(execution_and_key(vma));
         table.put(index, link);
         Ok(Attempt::Done)
     }
@@ -282,7 +285,7 @@ impl AddressSpace {
             if !object.lend(vma.page_at(addr), frame, table.slot(index)).map_err(out_of_memory)? {
                 return Ok(Attempt::Again);
             }
-            let flags = Entry::USER | Entry::OBJECT | Entry::ACCESSED | write | no_execute(vma.flags);
+            let flags = Entry::USER | Entry::OBJECT | Entry::ACCESSED | write | execution_and_key(vma);
             table.put(index, Entry::new(frame, flags));
         }
         if write != 0 {
@@ -345,7 +348,7 @@ impl AddressSpace {
         }
         let prepared = prepared.filter(|prepared| self.still_starts(prepared.start, vma, addr, leaf.entry, entry));
         let Some(prepared) = prepared else { return Ok(Attempt::Again) };
-        let flags = user(vma.flags) | write | no_execute(vma.flags);
+        let flags = user(vma.flags) | write | execution_and_key(vma);
         install_anon(memory, &mut table, addr, prepared.fill(), flags, entry, garbage);
         Ok(Attempt::Done)
     }
@@ -449,13 +452,23 @@ pub(super) fn no_execute(flags: VmaFlags) -> u64 {
     if flags.contains(VmaFlags::EXEC) { 0 } else { Entry::NO_EXECUTE }
 }
 
-/// The block of the object that the VMA shows around `addr`, if it covers one whole and nobody stores to it through this mapping.
+/// What of an entry that maps a page is its VMA's to say, whether or not it allows anything.
+pub(super) fn execution_and_key(vma: &Vma) -> u64 {
+    no_execute(vma.flags) | Entry::key(vma.tag.key())
+}
+
+/// The block of the object that the VMA shows around `addr`, if it covers one whole, nobody stores to it through this mapping, and it has the
+/// key that entries of the object's tables have.
 fn block_at(vma: &Vma, addr: VirtAddr) -> Option<Block> {
     let span = Level::L2.entry_span();
     let whole = PageRange::from_len(VirtAddr(addr.get() & !(span - 1)), span)?;
     let covered = vma.start() <= whole.start() && whole.end() <= vma.end();
     let stored_to = vma.flags.contains(VmaFlags::SHARED | VmaFlags::WRITE);
-    if covered && !stored_to { Block::at(vma.page_at(whole.start())) } else { None }
+    if covered && !stored_to && vma.tag.key() == ProtectionKey::DEFAULT {
+        Block::at(vma.page_at(whole.start()))
+    } else {
+        None
+    }
 }
 
 fn object_frame(vma: &Vma, object: &Object, addr: VirtAddr) -> Result<Frame, Fault> {

@@ -106,9 +106,10 @@ impl AddressSpace {
             }
             // As they are otherwise: Linux joins no VMAs at fork, so that both have the same lines in maps.
             let mut change = self.vmas.change(guard, vma.range);
-            let watcher = if vma.watcher == Watcher::NOBODY { vma.watcher } else { heir(vma.watcher) };
+            let watcher = if vma.tag.watcher() == Watcher::NOBODY { Watcher::NOBODY } else { heir(vma.tag.watcher()) };
             let ended = if watcher == Watcher::NOBODY { VmaFlags::WATCHING } else { VmaFlags::empty() };
-            let bare = Vma { flags: vma.flags - LOCK - ended, watcher, ..vma };
+            let tag = vma.tag.with_watcher(watcher);
+            let bare = Vma { flags: vma.flags - LOCK - ended, tag, ..vma };
             let (range, wiped) = (bare.range, bare.flags.contains(VmaFlags::WIPE_ON_FORK));
             change.splice([bare])?;
             match wiped {

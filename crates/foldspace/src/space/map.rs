@@ -10,7 +10,7 @@ use super::{AddressSpace, Layout, MapRequest, Placement, retry_after_reclaim};
 use crate::addr::{PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::Overcommit;
-use crate::vma::{Backing, Vma, VmaFlags, Watcher};
+use crate::vma::{Backing, Tag, Vma, VmaFlags};
 
 impl AddressSpace {
     /// Maps `request` and returns its address. O(log VMAs), more only where it replaces something.
@@ -72,7 +72,7 @@ impl AddressSpace {
             page_offset: request.page_offset,
             backing: request.backing.clone(),
             name: None,
-            watcher: Watcher::NOBODY,
+            tag: Tag::NONE,
         };
         self.replace(guard, range, Some(vma))?;
         Ok(range.start())

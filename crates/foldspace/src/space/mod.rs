@@ -26,6 +26,7 @@ mod fault;
 mod fork;
 mod free;
 mod guard;
+mod keys;
 mod limits;
 mod lock;
 mod map;
@@ -64,6 +65,7 @@ use crate::vma::{Version, VersionCell, VersionRef, VmaFlags};
 pub use advise::Advice;
 use change::InChange;
 pub use diff::Difference;
+pub use keys::KeySet;
 pub use lock::LockMode;
 pub(crate) use marks::Marks;
 use marks::MarksCell;
@@ -178,10 +180,11 @@ impl AddressSpace {
     }
 
     /// Changes them (exec, limits).
-    pub fn update_layout(&self, change: impl FnOnce(&mut Layout)) {
+    pub fn update_layout<R>(&self, change: impl FnOnce(&mut Layout) -> R) -> R {
         let mut layout = self.writer.lock();
-        change(&mut layout);
+        let result = change(&mut layout);
         self.marks.set(Marks::from(&*layout));
+        result
     }
 
     /// The VMAs as they are now, held: they stay so whatever happens to the address space. O(1).

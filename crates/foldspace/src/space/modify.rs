@@ -236,7 +236,7 @@ impl AddressSpace {
 /// Whether a piece differs from the VMA that it was cut from.
 #[inline]
 pub(super) fn is_turned(piece: &Vma, vma: &Vma) -> bool {
-    piece.flags != vma.flags || piece.name != vma.name
+    piece.flags != vma.flags || piece.tag != vma.tag || piece.name != vma.name
 }
 
 impl Modification {

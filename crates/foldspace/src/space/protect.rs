@@ -9,7 +9,7 @@ use crate::addr::{Index, PageRange};
 use crate::error::{Error, Result};
 use crate::frame::{Charge, Garbage, Memory};
 use crate::table::{Entry, Exclusive, Touch};
-use crate::vma::{Change, VersionRef, Vma, VmaFlags};
+use crate::vma::{Change, ProtectionKey, Tag, VersionRef, Vma, VmaFlags};
 
 /// Flags that system calls change without making another mapping of it.
 const CHANGED_IN_PLACE: VmaFlags = VmaFlags::all()
@@ -21,11 +21,44 @@ const CHANGED_IN_PLACE: VmaFlags = VmaFlags::all()
     .difference(VmaFlags::MAY_WRITE)
     .difference(VmaFlags::MAY_EXEC);
 
+/// What a change of permissions does to protection keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum KeyChange {
+    /// Each area keeps its own.
+    Keep,
+    /// All of the range gets this one.
+    Set(ProtectionKey),
+    /// Areas that have this one get the default.
+    Drop(ProtectionKey),
+}
+
+impl KeyChange {
+    #[inline]
+    fn of(self, tag: Tag) -> Tag {
+        match self {
+            KeyChange::Set(key) => tag.with_key(key),
+            KeyChange::Drop(key) if tag.key() == key => tag.with_key(ProtectionKey::DEFAULT),
+            KeyChange::Keep | KeyChange::Drop(_) => tag,
+        }
+    }
+
+    /// The bits to set and to clear in an entry.
+    #[inline]
+    fn bits(self, entry: Entry) -> (u64, u64) {
+        match self {
+            KeyChange::Set(key) => (Entry::key(key), Entry::KEY - Entry::key(key)),
+            KeyChange::Drop(key) if entry.bits() & Entry::KEY == Entry::key(key) => (0, Entry::KEY),
+            KeyChange::Keep | KeyChange::Drop(_) => (0, 0),
+        }
+    }
+}
+
 /// What one call sets, and the state of the address space as its VMAs change one after the other.
 struct Turn<'s> {
     space: &'s AddressSpace,
     layout: &'s Layout,
     access: VmaFlags,
+    key: KeyChange,
     /// What was mapped before.
     version: VersionRef<'s>,
     /// Pages that have become private writable memory since, modulo 2^64.
@@ -45,7 +78,19 @@ impl AddressSpace {
     pub fn protect(&self, range: PageRange, access: VmaFlags) -> Result<()> {
         retry_after_reclaim(&self.memory, |guard| {
             let layout = self.writer.lock();
-            self.protect_locked(guard, &layout, range, access & VmaFlags::ACCESS)
+            self.protect_locked(guard, &layout, range, access & VmaFlags::ACCESS, KeyChange::Keep)
+        })
+    }
+
+    /// As [`AddressSpace::protect`], and gives all of `range` the protection key `key` (pkey_mprotect).
+    ///
+    /// # Errors
+    ///
+    /// As [`AddressSpace::protect`].
+    pub fn protect_with_key(&self, range: PageRange, access: VmaFlags, key: ProtectionKey) -> Result<()> {
+        retry_after_reclaim(&self.memory, |guard| {
+            let layout = self.writer.lock();
+            self.protect_locked(guard, &layout, range, access & VmaFlags::ACCESS, KeyChange::Set(key))
         })
     }
 
@@ -65,31 +110,43 @@ impl AddressSpace {
                 return Err(Error::WrongKind);
             }
             let range = PageRange::new(start, range.end()).ok_or(Error::BadRange)?;
-            self.protect_locked(guard, &layout, range, access & VmaFlags::ACCESS)
+            self.protect_locked(guard, &layout, range, access & VmaFlags::ACCESS, KeyChange::Keep)
         })
     }
 
-    fn protect_locked(&self, guard: &Guard, layout: &Layout, range: PageRange, access: VmaFlags) -> Result<()> {
-        let mut turn = self.turn(guard, layout, access);
+    fn protect_locked(
+        &self,
+        guard: &Guard,
+        layout: &Layout,
+        range: PageRange,
+        access: VmaFlags,
+        key: KeyChange,
+    ) -> Result<()> {
+        // Memory that could only be executed has a key of its own, which it loses with that.
+        let key = match layout.keys.execute_only() {
+            Some(own) if key == KeyChange::Keep => KeyChange::Drop(own),
+            _ => key,
+        };
+        let mut turn = self.turn(guard, layout, access, key);
         // Not moved about: a change is large.
         {
             let mut change = self.vmas.change(guard, range);
             if let Some(vma) = self.simple_case(&change, range) {
-                let flags = turn.flags(vma, range.pages())?;
-                if flags == vma.flags {
+                let (flags, tag) = (turn.flags(vma, range.pages())?, turn.tag(vma));
+                if flags == vma.flags && tag == vma.tag {
                     return Ok(());
                 }
-                change.put(Some(Vma { flags, ..vma.slice(range) }))?;
-                return self.publish_access(&mut change, guard, range, &[(range, flags)], turn.charge);
+                change.put(Some(Vma { flags, tag, ..vma.slice(range) }))?;
+                return self.publish_access(&mut change, guard, range, &[(range, flags)], key, turn.charge);
             }
         }
         self.protect_many(guard, range, turn)
     }
 
     #[inline(always)]
-    fn turn<'s>(&'s self, guard: &'s Guard, layout: &'s Layout, access: VmaFlags) -> Turn<'s> {
+    fn turn<'s>(&'s self, guard: &'s Guard, layout: &'s Layout, access: VmaFlags, key: KeyChange) -> Turn<'s> {
         let version = self.vmas.load(guard);
-        Turn { space: self, layout, access, version, data_growth: 0, charge: self.memory.charge() }
+        Turn { space: self, layout, access, key, version, data_growth: 0, charge: self.memory.charge() }
     }
 
     /// Any number of VMAs, and holes.
@@ -98,25 +155,27 @@ impl AddressSpace {
         loop {
             let (modification, outcome) = self.modify_many(guard, range, Holes::End, &mut |piece, vma| {
                 piece.flags = turn.flags(vma, piece.range.pages())?;
+                piece.tag = turn.tag(vma);
                 Ok(())
             })?;
             let (turned, rest) = (modification.turned.clone(), modification.rest);
-            let (layout, access) = (turn.layout, turn.access);
+            let (layout, access, key) = (turn.layout, turn.access, turn.key);
             let ends = turned.first().zip(turned.last()).map(|(first, last)| (first.0.start(), last.0.end()));
             let touched = ends.and_then(|(start, end)| PageRange::new(start, end));
             if let Some(touched) = touched {
                 if let Some(mut change) = self.plan_many(guard, modification)? {
-                    self.publish_access(&mut change, guard, touched, &turned, turn.charge)?;
+                    self.publish_access(&mut change, guard, touched, &turned, key, turn.charge)?;
                 }
             }
             match rest {
                 None => return outcome,
-                Some(rest) => (range, turn) = (rest, self.turn(guard, layout, access)),
+                Some(rest) => (range, turn) = (rest, self.turn(guard, layout, access, key)),
             }
         }
     }
 
-    /// Publishes a change of permissions and brings the tables under it in line: `changed` are the parts of `touched` with their new flags.
+    /// Publishes a change of permissions and brings the tables under it in line: `changed` are the parts of `touched` with their new flags,
+    /// the keys of which change as `key` says.
     #[inline]
     fn publish_access(
         &self,
@@ -124,6 +183,7 @@ impl AddressSpace {
         guard: &Guard,
         touched: PageRange,
         changed: &[(PageRange, VmaFlags)],
+        key: KeyChange,
         mut charge: Charge<'_>,
     ) -> Result<()> {
         charge.settle(committed_growth(change));
@@ -137,7 +197,7 @@ impl AddressSpace {
         for (range, flags) in changed {
             let memory = &*self.memory;
             self.tables().change_leaves(*range, &mut garbage, &mut |table, index, entry| {
-                set_access(memory, table, index, entry, *flags);
+                set_access(memory, table, index, entry, *flags, key);
             });
         }
         self.finish(&mut garbage, guard, touched);
@@ -207,6 +267,12 @@ impl Turn<'_> {
         false
     }
 
+    /// What else stands before an access to `vma` afterwards.
+    #[inline(always)]
+    fn tag(&self, vma: &Vma) -> Tag {
+        self.key.of(vma.tag)
+    }
+
     /// As [`Turn::flags`], of what could not be written to before.
     #[inline(never)]
     fn make_writable(&mut self, old: VmaFlags, new: VmaFlags, pages: u64) -> Result<VmaFlags> {
@@ -240,26 +306,25 @@ fn may(flags: VmaFlags) -> VmaFlags {
 }
 
 /// Brings a leaf in line with its VMA. What becomes writable stays to be found out by a fault if it may be shared.
-fn set_access(memory: &Memory, table: &mut Exclusive<'_>, index: Index, entry: Entry, flags: VmaFlags) {
+fn set_access(memory: &Memory, table: &mut Exclusive<'_>, index: Index, entry: Entry, flags: VmaFlags, key: KeyChange) {
+    let (mut set, mut clear) = key.bits(entry);
+    let mut give = |bit: u64, yes: bool| if yes { set |= bit } else { clear |= bit };
+    give(Entry::NO_EXECUTE, !flags.contains(VmaFlags::EXEC));
     if entry.is_reference() {
         // Zeros that somebody has put there stay.
         if !flags.intersects(VmaFlags::WATCHED) {
             table.put(index, Entry::NONE);
             return;
         }
-        let forbidden = if flags.contains(VmaFlags::EXEC) { 0 } else { Entry::NO_EXECUTE };
-        table.change(index, forbidden, Entry::NO_EXECUTE - forbidden);
+        table.change(index, set, clear);
         return;
     }
-    let (mut set, mut clear) = (0, 0);
-    let mut give = |bit: u64, yes: bool| if yes { set |= bit } else { clear |= bit };
     let ours = if entry.is_object() {
         flags.contains(VmaFlags::SHARED) && !memory.record(entry.frame()).is_moving()
     } else {
         memory.record(entry.frame()).is_alone()
     };
     give(Entry::USER, flags.intersects(VmaFlags::ACCESS));
-    give(Entry::NO_EXECUTE, !flags.contains(VmaFlags::EXEC));
     give(Entry::WRITE, flags.contains(VmaFlags::WRITE) && ours && !entry.is_marked());
     table.change(index, set, clear);
 }

@@ -200,7 +200,8 @@ impl AddressSpace {
         (moved.range, moved.page_offset) = (target, if area.backing.has_offsets() { offset } else { 0 });
         // Elsewhere it is not watched, unless its watcher wants to be told that it moves.
         if !moved.flags.contains(VmaFlags::WATCH_FOLLOWS) {
-            (moved.flags, moved.watcher) = (moved.flags - VmaFlags::WATCHED, Watcher::NOBODY);
+            moved.flags -= VmaFlags::WATCHED;
+            moved.tag = moved.tag.with_watcher(Watcher::NOBODY);
         }
         self.move_area(guard, &Move { area: moved, from: PageRange::from_len(start, len), to: target, leave })?;
         Ok(target.start())

@@ -2,7 +2,7 @@
 
 use crossbeam_epoch::Guard;
 
-use super::fault::no_execute;
+use super::fault::execution_and_key;
 use super::{AddressSpace, retry_after_reclaim};
 use crate::addr::{Level, PAGE_SIZE, PageRange, VirtAddr};
 use crate::error::{Error, Result};
@@ -51,16 +51,16 @@ impl AddressSpace {
             let _layout = self.writer.lock();
             let (source, target) = check(self.vmas.load(guard), shift)?;
             self.note_written(guard, source);
-            let flags = target.flags;
+            let said = execution_and_key(target);
             // Faults of both that have looked before look again.
             self.in_change.begin_two(from, to);
-            let done = self.shift_locked(guard, [from, to], flags, shift.absent);
+            let done = self.shift_locked(guard, [from, to], said, shift.absent);
             self.in_change.end();
             done
         })
     }
 
-    fn shift_locked(&self, guard: &Guard, [from, to]: [PageRange; 2], flags: VmaFlags, absent: Absent) -> Result<()> {
+    fn shift_locked(&self, guard: &Guard, [from, to]: [PageRange; 2], said: u64, absent: Absent) -> Result<()> {
         if !self.tables().look(to.start()).entry.is_empty() {
             return Err(Error::AlreadyMapped);
         }
@@ -73,7 +73,7 @@ impl AddressSpace {
         }
         let mut garbage = Garbage::new();
         let done = match found.is_reference() {
-            true => self.shift_zeros(from.start(), to.start(), flags, &mut garbage),
+            true => self.shift_zeros(from.start(), to.start(), said, &mut garbage),
             false => self.shift_frame(guard, from, to, &mut garbage),
         };
         garbage.stale = true;
@@ -81,13 +81,13 @@ impl AddressSpace {
         done
     }
 
-    fn shift_zeros(&self, from: VirtAddr, to: VirtAddr, flags: VmaFlags, garbage: &mut Garbage) -> Result<()> {
+    fn shift_zeros(&self, from: VirtAddr, to: VirtAddr, said: u64, garbage: &mut Garbage) -> Result<()> {
         let mut supply = Supply::on_demand(&self.memory);
         let index = from.index(Level::L1);
         drop(self.tables().own(from, Level::L1, &mut supply, garbage)?);
         let mut target = self.tables().own(to, Level::L1, &mut supply, garbage)?;
         let zeros = Entry::reference(self.memory.zero().at(Level::L1));
-        target.put(to.index(Level::L1), zeros.with(no_execute(flags)));
+        target.put(to.index(Level::L1), zeros.with(said));
         drop(target);
         self.tables().own(from, Level::L1, &mut supply, garbage)?.put(index, Entry::NONE);
         Ok(())
@@ -125,7 +125,8 @@ fn check<'v>(version: VersionRef<'v>, shift: &Shift) -> Result<(&'v Vma, &'v Vma
         && !differ.intersects(VmaFlags::ACCESS | VmaFlags::LOCKED)
         && source.flags.contains(VmaFlags::WRITE)
         && matches!((&source.backing, &target.backing), (Backing::Anonymous, Backing::Anonymous))
-        && target.watcher == shift.watcher
+        && source.tag.key() == target.tag.key()
+        && target.tag.watcher() == shift.watcher
         && target.flags.intersects(VmaFlags::WATCHED);
     if fits { Ok((source, target)) } else { Err(Error::WrongKind) }
 }

@@ -1,6 +1,6 @@
 //! What goes in and out of the operations of an address space.
 
-use super::Watched;
+use super::{KeySet, Watched};
 use crate::addr::VirtAddr;
 use crate::vma::{Backing, VmaFlags, Watcher};
 
@@ -71,6 +71,8 @@ pub struct Layout {
     pub lock_limit: u64,
     /// What new mappings get beside what they ask for: LOCKED and LOCK_ON_FAULT, after mlockall(MCL_FUTURE). Not inherited by fork.
     pub future_lock: VmaFlags,
+    /// The protection keys that the program has.
+    pub keys: KeySet,
 }
 
 impl Default for Layout {
@@ -92,6 +94,7 @@ impl Default for Layout {
             address_space_limit: u64::MAX,
             lock_limit: u64::MAX,
             future_lock: VmaFlags::empty(),
+            keys: KeySet::DEFAULT,
         }
     }
 }

@@ -15,7 +15,7 @@
 
 use crossbeam_epoch::Guard;
 
-use super::fault::{Attempt, install_anon, no_execute, user};
+use super::fault::{Attempt, execution_and_key, install_anon, user};
 use super::modify::Holes;
 use super::{Access, AddressSpace, Fault, retry_after_reclaim};
 use crate::addr::{Level, PAGE_SIZE, PageRange, VirtAddr};
@@ -86,7 +86,7 @@ impl AddressSpace {
                 if !vma.flags.contains(VmaFlags::MAY_WRITE) {
                     return Err(Error::AccessDenied);
                 }
-                if vma.watcher != Watcher::NOBODY && vma.watcher != watcher {
+                if ![Watcher::NOBODY, watcher].contains(&vma.tag.watcher()) {
                     return Err(Error::AlreadyMapped);
                 }
             }
@@ -112,7 +112,7 @@ impl AddressSpace {
         self.tables().own_range(range, Touch::All, garbage)?;
         let turned = self.modify(guard, range, Holes::Skip, |piece, _| {
             piece.flags = (piece.flags - VmaFlags::WATCHING) | kinds;
-            piece.watcher = watcher;
+            piece.tag = piece.tag.with_watcher(watcher);
             Ok(())
         });
         match turned {
@@ -143,9 +143,9 @@ impl AddressSpace {
         retry_after_reclaim(&self.memory, |guard| {
             let _layout = self.writer.lock();
             let turned = self.modify(guard, range, Holes::Skip, |piece, _| {
-                if piece.watcher == watcher {
+                if piece.tag.watcher() == watcher {
                     piece.flags -= VmaFlags::WATCHING;
-                    piece.watcher = Watcher::NOBODY;
+                    piece.tag = piece.tag.with_watcher(Watcher::NOBODY);
                 }
                 Ok(())
             });
@@ -217,7 +217,7 @@ impl AddressSpace {
                         Protection::None if vma.flags.contains(VmaFlags::WRITE) => (Entry::WRITE, 0),
                         Protection::None => (0, 0),
                     };
-                    let marks = Entry::ACCESSED | Entry::DIRTY | mark | no_execute(vma.flags);
+                    let marks = Entry::ACCESSED | Entry::DIRTY | mark | execution_and_key(vma);
                     match prepared {
                         Some(frame) => {
                             let flags = user(vma.flags) | write | marks;
@@ -226,7 +226,7 @@ impl AddressSpace {
                         None if matches!(fill, Fill::Poison) => drop(table.put(index, Entry::POISON)),
                         None => {
                             let zeros = Entry::reference(memory.zero().at(Level::L1));
-                            table.put(index, zeros.with(mark | no_execute(vma.flags)));
+                            table.put(index, zeros.with(mark | execution_and_key(vma)));
                         }
                     }
                     done = Ok(());
@@ -345,7 +345,7 @@ impl AddressSpace {
                 continue;
             }
             self.tables().own_range(part, Touch::Every, garbage)?;
-            self.tables().fill_holes(part, zeros.with(no_execute(vma.flags)), garbage);
+            self.tables().fill_holes(part, zeros.with(execution_and_key(vma)), garbage);
         }
         Ok(())
     }
@@ -371,7 +371,7 @@ impl AddressSpace {
             }
         };
         match kind {
-            Some(kind) => Err(Fault::Watched { watcher: vma.watcher, kind }),
+            Some(kind) => Err(Fault::Watched { watcher: vma.tag.watcher(), kind }),
             None => Ok(()),
         }
     }

@@ -4,6 +4,7 @@ use crate::addr::{Level, PAGE_SHIFT};
 use crate::frame::{Counts, Frame};
 use crate::sync::Word;
 use crate::sync::atomic::Ordering;
+use crate::vma::ProtectionKey;
 
 /// What a slot holds: nothing, or a frame with permissions. Unlike most crates' entries it is a value: slots themselves are atomics,
 /// for the processor sets bits in them at any time.
@@ -37,8 +38,17 @@ impl Entry {
     pub(crate) const MARK: u64 = 1 << 11;
     /// Ours: of a marker, that it is no guard.
     const LOST: u64 = 1 << 3;
+    /// The protection key; the processor has it from entries that map a page only.
+    pub(crate) const KEY: u64 = 0xf << Entry::KEY_SHIFT;
+    const KEY_SHIFT: u32 = 59;
     pub(crate) const NO_EXECUTE: u64 = 1 << 63;
     const FRAME: u64 = 0x000f_ffff_ffff_f000;
+
+    /// The bits of a protection key.
+    #[inline]
+    pub(crate) const fn key(key: ProtectionKey) -> u64 {
+        (key.number() as u64) << Entry::KEY_SHIFT
+    }
 
     /// From what a slot holds.
     pub(crate) const fn from_bits(bits: u64) -> Entry {

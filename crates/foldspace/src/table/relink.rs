@@ -75,7 +75,7 @@ fn relink_below(
             }
             None if same_frame(ours.entry(index), entry) => {
                 // Only what may be done with it differs.
-                const ALLOWED: u64 = Entry::USER | Entry::NO_EXECUTE;
+                const ALLOWED: u64 = Entry::USER | Entry::NO_EXECUTE | Entry::KEY;
                 let (set, clear) = (entry.bits() & (ALLOWED | Entry::DIRTY), !entry.bits() & ALLOWED | Entry::WRITE);
                 ours.change(index, set, clear);
                 garbage.stale = true;

@@ -62,7 +62,7 @@ bitflags! {
         /// Only beside SHARED, without MAY_WRITE: what it shows was opened for writing, but may not be written through new mappings
         /// (F_SEAL_WRITE, F_SEAL_FUTURE_WRITE). Linux has VM_SHARED then, as with MAY_WRITE.
         const WRITE_SEALED = 1 << 23;
-        /// Pages that have no content yet are the watcher's to supply ([`Vma::watcher`]).
+        /// Pages that have no content yet are the watcher's to supply ([`Tag::watcher`]).
         const WATCH_MISSING = 1 << 24;
         /// Stores to pages that are marked are the watcher's to allow.
         const WATCH_WRITES = 1 << 25;
@@ -136,13 +136,74 @@ impl Backing {
     }
 }
 
-/// Who answers the faults of a VMA with one of [`VmaFlags::WATCHED`]: a number that the embedder gives a meaning to.
+/// Who answers the faults of a VMA with one of [`VmaFlags::WATCHED`]: a number below 2^28 that the embedder gives a meaning to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Watcher(pub u32);
 
 impl Watcher {
     /// Nobody does.
     pub const NOBODY: Watcher = Watcher(0);
+}
+
+/// Which of a thread's sixteen rights apply to the pages of a VMA, besides what the VMA allows (Intel SDM vol. 3, 4.6.2; pkeys(7)). The key is in
+/// each entry that maps a page; a processor without keys ignores it there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProtectionKey(u8);
+
+impl ProtectionKey {
+    /// How many there are.
+    pub const COUNT: u32 = 16;
+    /// That of all memory that was given no other.
+    pub const DEFAULT: ProtectionKey = ProtectionKey(0);
+
+    /// The key of a number below [`ProtectionKey::COUNT`].
+    pub const fn new(number: u32) -> Option<ProtectionKey> {
+        if number < ProtectionKey::COUNT { Some(ProtectionKey(number as u8)) } else { None }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// What else stands before an access to a VMA: who watches it, and its protection key. One word, since VMAs are copied often.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tag(u32);
+
+impl Tag {
+    /// Nobody, and the default key.
+    pub const NONE: Tag = Tag(0);
+    const KEY_SHIFT: u32 = 28;
+    const WATCHER: u32 = (1 << Tag::KEY_SHIFT) - 1;
+
+    /// Who answers its faults, if its flags say so.
+    #[inline]
+    pub const fn watcher(self) -> Watcher {
+        Watcher(self.0 & Tag::WATCHER)
+    }
+    /// The key of its pages.
+    #[inline]
+    pub const fn key(self) -> ProtectionKey {
+        ProtectionKey((self.0 >> Tag::KEY_SHIFT) as u8)
+    }
+    /// The same with another watcher.
+    #[must_use]
+    pub const fn with_watcher(self, watcher: Watcher) -> Tag {
+        debug_assert!(watcher.0 <= Tag::WATCHER);
+        Tag(self.0 & !Tag::WATCHER | watcher.0 & Tag::WATCHER)
+    }
+    /// The same with another key.
+    #[must_use]
+    pub const fn with_key(self, key: ProtectionKey) -> Tag {
+        Tag(self.0 & Tag::WATCHER | (key.0 as u32) << Tag::KEY_SHIFT)
+    }
+}
+
+impl core::fmt::Debug for Tag {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Tag").field("watcher", &self.watcher().0).field("key", &self.key().0).finish()
+    }
 }
 
 /// A virtual memory area: one row of `/proc/PID/maps`. An immutable value in the leaves of the tree.
@@ -152,8 +213,8 @@ pub struct Vma {
     pub range: PageRange,
     /// Permissions and behaviour.
     pub flags: VmaFlags,
-    /// Who answers its faults, if its flags say so.
-    pub watcher: Watcher,
+    /// Who watches it, and its protection key.
+    pub tag: Tag,
     /// Page of the backing at which the area starts (0 for private anonymous memory until mremap gives it a meaning).
     pub page_offset: u64,
     /// Where content comes from.
@@ -192,7 +253,7 @@ impl Vma {
             && self.flags == other.flags
             && self.page_offset == other.page_offset
             && self.backing.same(&other.backing)
-            && self.watcher == other.watcher
+            && self.tag == other.tag
             && self.name == other.name
     }
     /// Whether this area shows at each address what `other` would show there if it reached that far: then what is left of both when one is cut
@@ -203,7 +264,7 @@ impl Vma {
         (self.flags ^ other.flags).difference(VmaFlags::WRITTEN | VmaFlags::UNLINKED).is_empty()
             && self.backing.same(&other.backing)
             && (!self.backing.has_offsets() || other.page_offset.wrapping_add(pages) == self.page_offset)
-            && self.watcher == other.watcher
+            && self.tag == other.tag
             && self.name == other.name
     }
     /// Whether `self` and `next`, which must start where `self` ends, may be one VMA: Linux's rule (`can_vma_merge_after`

@@ -4,7 +4,7 @@ mod area;
 mod name;
 mod tree;
 
-pub use area::{Backing, Vma, VmaFlags, Watcher};
+pub use area::{Backing, ProtectionKey, Tag, Vma, VmaFlags, Watcher};
 pub use name::Name;
 pub use tree::{
     GapRequest, Iter, Neighbours, PageCounts, Summary, Totals, Version, VersionRef, VmaChange, free_spare_nodes,

@@ -17,7 +17,7 @@
 //! they are (0: nothing of their own, 1: private, 2: guards, 3: private and as in the base, where the area around them is mapped anew), and for 1 the bytes of
 //! each. A difference has the areas that differ, and the pages that differ.
 //!
-//! Only anonymous memory goes into a file: a snapshot that shows objects or reference pages, or is watched, is refused, for those are not its own. Limits, and
+//! Only anonymous memory goes into a file: a snapshot that shows objects or reference pages, or is watched, is refused, for those are not its own. Limits, the protection keys that are given out, and
 //! whether a page was freed lazily, are not kept; areas that are sealed and were made read-only after stores are refused by the reader.
 
 mod reader;
@@ -38,6 +38,8 @@ use writer::{body, encode};
 
 const MAGIC: &[u8; 8] = b"FOLDSNAP";
 const VERSION: u32 = 2;
+/// Where an area's protection key is in its flags; bit 32 says that it has a name.
+const KEY_SHIFT: u32 = 34;
 const HEAD: usize = 32;
 const END: usize = 4;
 const PAGE: usize = PAGE_SIZE as usize;

@@ -4,11 +4,12 @@ use std::io::Read;
 
 use foldspace::addr::PAGE_SIZE;
 use foldspace::space::{MapRequest, Placement};
-use foldspace::vma::{Backing, Name, VmaFlags};
+use foldspace::vma::{Backing, Name, ProtectionKey, VmaFlags};
 use foldspace::{AddressSpace, PageRange, VirtAddr};
 
 use super::{
-    AS_BEFORE, END, ExportError, GUARD, MAGIC, MOST, Mark, PAGE, PRIVATE, UNTOUCHED, VERSION, addresses, mark,
+    AS_BEFORE, END, ExportError, GUARD, KEY_SHIFT, MAGIC, MOST, Mark, PAGE, PRIVATE, UNTOUCHED, VERSION, addresses,
+    mark,
 };
 
 /// A file that has been checked from end to end.
@@ -20,6 +21,7 @@ pub(super) struct File {
     gone: Vec<PageRange>,
     areas: Vec<MapRequest>,
     names: Vec<(PageRange, Name)>,
+    keys: Vec<(PageRange, VmaFlags, ProtectionKey)>,
     rows: Vec<(PageRange, u64, Vec<u8>)>,
 }
 
@@ -75,6 +77,7 @@ impl File {
             gone: Vec::new(),
             areas: Vec::new(),
             names: Vec::new(),
+            keys: Vec::new(),
             rows: Vec::new(),
         };
         let mut body = Rest(&body);
@@ -109,9 +112,8 @@ impl File {
         let name = Name::new(body.take(len)?).ok_or_else(damaged)?;
         let own = VmaFlags::SHARED | VmaFlags::OBJECT | VmaFlags::FILE_OF_ZEROS | VmaFlags::WATCHED;
         let bits = VmaFlags::from_bits(flags as u32).filter(|bits| !bits.intersects(own)).ok_or_else(damaged)?;
-        if flags >> 33 != 0 {
-            return Err(damaged());
-        }
+        let key =
+            ProtectionKey::new((flags >> KEY_SHIFT) as u32).filter(|_| flags >> 33 & 1 == 0).ok_or_else(damaged)?;
         self.areas.push(MapRequest {
             placement: Placement::Fixed(VirtAddr(start)),
             len: range.len(),
@@ -119,8 +121,11 @@ impl File {
             backing: Backing::Anonymous,
             page_offset: 0,
         });
-        if flags >> 32 != 0 {
+        if flags >> 32 & 1 != 0 {
             self.names.push((range, name));
+        }
+        if key != ProtectionKey::DEFAULT {
+            self.keys.push((range, bits & VmaFlags::ACCESS, key));
         }
         Ok(())
     }
@@ -163,6 +168,7 @@ impl File {
             }
         }
         to_protect.into_iter().try_for_each(|(range, access)| space.protect(range, access))?;
+        self.keys.into_iter().try_for_each(|(range, access, key)| space.protect_with_key(range, access, key))?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use foldspace::space::{Difference, PageState};
 use foldspace::vma::{Backing, Vma, VmaFlags};
 use foldspace::{AddressSpace, PageRange, VirtAddr};
 
-use super::{AS_BEFORE, ExportError, HEAD, MAGIC, Mark, PAGE, PRIVATE, VERSION, addresses, mark};
+use super::{AS_BEFORE, ExportError, HEAD, KEY_SHIFT, MAGIC, Mark, PAGE, PRIVATE, VERSION, addresses, mark};
 
 /// What differs.
 #[derive(Default)]
@@ -101,7 +101,8 @@ pub(super) fn body(before: &AddressSpace, after: &AddressSpace) -> Result<Vec<u8
     put(&mut body, found.new.len() as u64);
     for vma in found.new {
         let name = vma.name.as_deref().unwrap_or_default();
-        let flags = u64::from(vma.flags.bits()) | u64::from(vma.name.is_some()) << 32;
+        let key = u64::from(vma.tag.key().number()) << KEY_SHIFT;
+        let flags = u64::from(vma.flags.bits()) | u64::from(vma.name.is_some()) << 32 | key;
         for number in [vma.start().get(), vma.end().get(), flags, name.len() as u64] {
             put(&mut body, number);
         }

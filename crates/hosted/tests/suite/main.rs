@@ -11,6 +11,7 @@ mod guards;
 mod guards_linux;
 mod interleave;
 mod isolation;
+mod keys;
 mod life;
 mod linux;
 mod merges;

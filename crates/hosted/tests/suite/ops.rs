@@ -106,6 +106,8 @@ pub enum Op {
     Unmap(Pick, Place, Len),
     UnmapArea(Pick, Pick),
     Protect(Pick, Place, Len, VmaFlags),
+    /// The same with a protection key.
+    ProtectKeyed(Pick, Place, Len, VmaFlags, u8),
     Discard(Pick, Place, Len),
     Free(Pick, Place, Len),
     Cold(Pick, Place, Len),
@@ -374,6 +376,8 @@ pub fn op() -> impl Strategy<Value = Op> {
         4 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Unmap(s, at, len)),
         2 => (p(), p()).prop_map(|(s, area)| Op::UnmapArea(s, area)),
         4 => (p(), place(), len(), access()).prop_map(|(s, at, len, access)| Op::Protect(s, at, len, access)),
+        2 => (p(), place(), len(), access(), 0u8..3)
+            .prop_map(|(s, at, len, access, key)| Op::ProtectKeyed(s, at, len, access, key)),
         2 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Discard(s, at, len)),
         2 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Free(s, at, len)),
         1 => (p(), place(), len()).prop_map(|(s, at, len)| Op::Cold(s, at, len)),

@@ -1,11 +1,13 @@
 //! Which features the processor has, and turning on those that the kernel wants.
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use bitflags::bitflags;
 use raw_cpuid::CpuId;
 use x86_64::registers::control::{Cr4, Cr4Flags};
 use x86_64::registers::xcontrol::{XCr0, XCr0Flags};
+
+use super::live_registers::{FIRST_KEY_RIGHTS, set_key_rights};
 
 bitflags! {
     /// Features that are used where they exist.
@@ -21,6 +23,8 @@ bitflags! {
         const AVX = 1 << 3;
         /// The local APIC has registers for 32-bit numbers of processors, and is in that mode.
         const X2APIC = 1 << 4;
+        /// Protection keys of user pages, and PKRU.
+        const PROTECTION_KEYS = 1 << 5;
     }
 }
 
@@ -65,18 +69,39 @@ pub unsafe fn enable_features() {
         cr4.set(Cr4Flags::SUPERVISOR_MODE_EXECUTION_PROTECTION, extended.has_smep());
         cr4.set(Cr4Flags::SUPERVISOR_MODE_ACCESS_PREVENTION, extended.has_smap());
         cr4.set(Cr4Flags::USER_MODE_INSTRUCTION_PREVENTION, extended.has_umip());
+        features.set(Features::PROTECTION_KEYS, extended.has_pku());
+        cr4.set(Cr4Flags::PROTECTION_KEY_USER, extended.has_pku());
     }
     // SAFETY: each bit is set only if CPUID has the feature; nothing that runs depends on one being clear. The boot tables'
     // identity mapping is supervisor-only, so SMEP and SMAP do not concern it.
     unsafe { Cr4::write(cr4) };
     let mut xcr0 = XCr0Flags::X87 | XCr0Flags::SSE;
     xcr0.set(XCr0Flags::AVX, basic.has_avx());
-    // SAFETY: OSXSAVE is on, and AVX only goes with processors that have it.
+    xcr0.set(XCr0Flags::MPK, features.contains(Features::PROTECTION_KEYS));
+    // SAFETY: OSXSAVE is on, and what is set has just been found there.
     unsafe { XCr0::write(xcr0) };
     FEATURES.store(features.bits(), Ordering::Relaxed);
+    set_key_rights(FIRST_KEY_RIGHTS);
 }
 
-/// Components of the vector state that XSAVE saves here, as bits of XCR0.
+/// Components of the state that programs find in signal frames, as bits of XCR0.
 pub fn xfeatures() -> u64 {
     XCr0::read().bits()
+}
+
+/// Where PKRU is in an XSAVE area of the standard format; `None` without protection keys.
+pub fn key_rights_offset() -> Option<usize> {
+    /// Bit of XCR0.
+    const PKRU: u32 = 9;
+    /// `CPUID` takes its time, in virtual machines above all. 0: not asked yet.
+    static OFFSET: AtomicU32 = AtomicU32::new(0);
+    if !features().contains(Features::PROTECTION_KEYS) {
+        return None;
+    }
+    if OFFSET.load(Ordering::Relaxed) == 0 {
+        let state = CpuId::new().get_extended_state_info()?;
+        let offset = state.iter().find(|component| component.subleaf == PKRU)?.offset();
+        OFFSET.store(offset, Ordering::Relaxed);
+    }
+    Some(OFFSET.load(Ordering::Relaxed) as usize)
 }

@@ -93,6 +93,9 @@ pub const FAULT_USER: u64 = 1 << 2;
 /// Bit of a page fault's error code: an instruction fetch.
 pub const FAULT_FETCH: u64 = 1 << 4;
 
+/// Bit of a page fault's error code: the thread's rights to the page's protection key do not allow it.
+pub const FAULT_KEY: u64 = 1 << 5;
+
 /// Builds and loads the IDT. There is one for all processors.
 ///
 /// # Safety

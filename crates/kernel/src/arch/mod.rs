@@ -11,10 +11,10 @@ pub mod cpu;
 mod entry;
 pub mod exceptions;
 mod gdt;
+pub mod live_registers;
 mod memory_functions;
 pub mod percpu;
 mod port;
-mod segment_base;
 mod serial;
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,9 +26,9 @@ pub use context::{FpuState, TrapFrame, UserContext};
 pub use entry::{ContextPointer, new_thread_entry, switch_context};
 pub use exceptions::Exception;
 pub use gdt::{USER_CODE, USER_DATA};
+pub use live_registers::LiveRegisters;
 pub use percpu::{MAX_PROCESSORS, PerCpu, announce, existing, online};
 pub use port::{poweroff, read_cmos};
-pub use segment_base::SegmentBases;
 pub use serial::{Serial, anybody_reads_serial, poll_input, serial};
 
 /// Brings this processor into the state that everything else assumes: features on, descriptor tables, `syscall` entry.

@@ -11,6 +11,7 @@ use spin::Once;
 
 use super::phys_to_virt;
 use super::platform::Machine;
+use crate::arch::cpu::{self, Features};
 
 static MEMORY: Once<Arc<Memory>> = Once::new();
 
@@ -36,5 +37,8 @@ pub unsafe fn init(usable: &[Range<u32>], kernel_entries: &[(usize, u64)]) {
     let config = MemoryConfig { direct_map, usable, kernel_entries, platform: Box::new(Machine) };
     // SAFETY: the caller's promise.
     let memory = unsafe { Memory::new(config) }.expect("the machine has too little memory for the kernel");
+    if cpu::features().contains(Features::PROTECTION_KEYS) {
+        memory.set_protection_keys();
+    }
     MEMORY.call_once(|| memory);
 }

@@ -27,7 +27,7 @@ pub use shootdown::{
     shootdowns,
 };
 
-use crate::arch::exceptions::{FAULT_FETCH, FAULT_USER, FAULT_WRITE};
+use crate::arch::exceptions::{FAULT_FETCH, FAULT_KEY, FAULT_USER, FAULT_WRITE};
 use crate::sched;
 
 /// Where physical address 0 is mapped.
@@ -90,7 +90,7 @@ pub fn is_kernel_stack(address: u64) -> bool {
 /// Not the program's own access if the processor says that it was a supervisor's (on a program's behalf it reads descriptor tables, which a program
 /// has no business to make it fault on; QEMU 7.2 takes the stack of a program's `iret` for one, and would fault for ever).
 pub fn resolve_user_fault(address: u64, error_code: u64) -> bool {
-    if error_code & FAULT_USER == 0 {
+    if error_code & (FAULT_USER | FAULT_KEY) != FAULT_USER {
         return false;
     }
     let access = if error_code & FAULT_WRITE != 0 {

@@ -12,6 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::errno::Errno;
 use crate::fs::userfault;
+use crate::process::keys;
 use crate::sched;
 
 /// An address that a program gave: nothing is known about it.
@@ -32,6 +33,8 @@ pub fn read_some(address: UserAddr, out: &mut [u8]) -> usize {
     if out.is_empty() {
         return 0;
     }
+    let len = if keys::in_use() { keys::allowed(address, out.len(), Access::Read) } else { out.len() };
+    let out = &mut out[..len];
     let done = sched::with_space(|space| space.read(VirtAddr(address), out)).unwrap_or(0);
     if done < out.len() {
         userfault::note_kernel_access(address.wrapping_add(done as u64), Access::Read);
@@ -41,6 +44,12 @@ pub fn read_some(address: UserAddr, out: &mut [u8]) -> usize {
 
 /// Copies to the program until a byte cannot be written; returns how many could.
 pub fn write_some(address: UserAddr, bytes: &[u8]) -> usize {
+    let len = if keys::in_use() { keys::allowed(address, bytes.len(), Access::Write) } else { bytes.len() };
+    write_whatever_key(address, &bytes[..len])
+}
+
+/// The same where no protection key matters: for signal frames, which go to a stack that its thread may not write to by itself.
+pub fn write_whatever_key(address: UserAddr, bytes: &[u8]) -> usize {
     if bytes.is_empty() {
         return 0;
     }

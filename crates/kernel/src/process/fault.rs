@@ -10,6 +10,7 @@ use foldspace::space::{Access, Fault};
 use foldspace::vma::{Backing, Vma, VmaFlags};
 
 use super::Task;
+use super::keys;
 use super::signal::info::code;
 use super::signal::{SigInfo, Signal, send};
 use super::task::Trap;
@@ -36,7 +37,11 @@ pub fn handle_page_fault(_frame: &mut TrapFrame, address: u64, error_code: u64) 
     // Asked again for the reason: it may even have become possible meanwhile, and the program simply tries again.
     let fault = match sched::with_space(|space| space.fault(VirtAddr(address), access(error_code))) {
         Some(Err(fault)) => fault,
-        Some(Ok(())) if address < foldspace::addr::USER_END.get() && error_code & FAULT_USER != 0 => return,
+        Some(Ok(())) if address < foldspace::addr::USER_END.get() && error_code & FAULT_USER != 0 => {
+            let Some(key) = keys::refusing(VirtAddr(address), access(error_code)) else { return };
+            *task.last_trap.lock() = Trap { vector: Exception::PageFault as u64, error_code, address };
+            return send::force(&task, SigInfo::key_fault(address, key));
+        }
         _ => Fault::NotMapped,
     };
     *task.last_trap.lock() = Trap { vector: Exception::PageFault as u64, error_code, address };

@@ -18,7 +18,7 @@ use super::signal::state::{AlternateStack, TaskSignals};
 use super::slot::Slot;
 use super::task::Trap;
 use super::{Pid, Process, Task, tree};
-use crate::arch::{SegmentBases, TrapFrame};
+use crate::arch::{LiveRegisters, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
 use crate::fs::file::OpenFlags;
@@ -191,14 +191,14 @@ fn make(
     if request.stack != 0 {
         frame.rsp = request.stack;
     }
-    let mut bases: SegmentBases = task.thread.segment_bases();
+    let mut live: LiveRegisters = task.thread.live_registers();
     if request.has(raw::CLONE_SETTLS) {
         if request.tls >= foldspace::addr::USER_END.get() {
             return Err(Errno::EPERM);
         }
-        bases.fs = request.tls;
+        live.fs = request.tls;
     }
-    thread.prepare(space.clone(), &frame, task.thread.fpu(), bases, || {});
+    thread.prepare(space.clone(), &frame, task.thread.fpu(), live, || {});
 
     let signals = {
         let parent = task.signals.lock();

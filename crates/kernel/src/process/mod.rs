@@ -14,6 +14,7 @@ pub mod exit;
 pub mod fault;
 pub mod fork;
 pub mod futex;
+pub mod keys;
 pub mod limits;
 pub mod namespaces;
 pub mod net;

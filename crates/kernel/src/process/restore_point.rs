@@ -14,7 +14,7 @@ use foldspace::space::{Difference, Snapshot};
 use super::signal::SigSet;
 use super::signal::state::AlternateStack;
 use super::{Task, rseq};
-use crate::arch::{FpuState, SegmentBases, TrapFrame};
+use crate::arch::{FpuState, LiveRegisters, TrapFrame};
 use crate::errno::Errno;
 use crate::mm::is_scarce;
 use crate::sched;
@@ -24,7 +24,7 @@ pub struct RestorePoint {
     snapshot: Snapshot,
     frame: TrapFrame,
     fpu: FpuState,
-    bases: SegmentBases,
+    live: LiveRegisters,
     blocked: SigSet,
     alternate: AlternateStack,
 }
@@ -69,8 +69,8 @@ pub fn set(task: &Arc<Task>, frame: &TrapFrame) -> Result<(), Errno> {
         let signals = task.signals.lock();
         (signals.blocked, signals.alternate)
     };
-    let (fpu, bases) = (*task.thread.fpu(), task.thread.segment_bases());
-    let point = Box::new(RestorePoint { snapshot, frame: *frame, fpu, bases, blocked, alternate });
+    let (fpu, live) = (*task.thread.fpu(), task.thread.live_registers());
+    let point = Box::new(RestorePoint { snapshot, frame: *frame, fpu, live, blocked, alternate });
     let before = task.process.restore_point.lock().replace(point);
     drop(before);
     Ok(())
@@ -86,7 +86,7 @@ pub fn go_back(task: &Arc<Task>, frame: &mut TrapFrame) -> Result<(), Errno> {
     sched::with_space(|space| space.restore(&point.snapshot)).ok_or(Errno::EFAULT)??;
     *frame = point.frame;
     *task.thread.fpu() = point.fpu;
-    task.thread.set_segment_bases(point.bases);
+    task.thread.set_live_registers(point.live);
     {
         let mut signals = task.signals.lock();
         signals.blocked = point.blocked;

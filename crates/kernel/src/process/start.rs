@@ -16,7 +16,7 @@ use super::signal::state::{AlternateStack, TaskSignals};
 use super::slot::Slot;
 use super::task::{COMM_LEN, TIMER_SLACK, Trap, prepare_exit};
 use super::{Process, Task, tree};
-use crate::arch::{FpuState, SegmentBases, TrapFrame};
+use crate::arch::{FpuState, LiveRegisters, TrapFrame};
 use crate::boot::info::info;
 use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
@@ -48,7 +48,7 @@ pub fn start_init() {
         space.clone(),
         &TrapFrame::new_program(0, 0),
         &FpuState::new(),
-        SegmentBases::default(),
+        LiveRegisters::default(),
         become_init,
     );
     let process = Arc::new(Process::first());

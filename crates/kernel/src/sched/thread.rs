@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize
 
 use foldspace::{AddressSpace, Error};
 
-use crate::arch::{ContextPointer, FpuState, PerCpu, SegmentBases, TrapFrame, UserContext, new_thread_entry};
+use crate::arch::{ContextPointer, FpuState, LiveRegisters, PerCpu, TrapFrame, UserContext, new_thread_entry};
 use crate::mm;
 use crate::mm::stack::KernelStack;
 use crate::process::Task;
@@ -42,8 +42,8 @@ pub struct Thread {
     pub(super) stack_top: u64,
     /// Stack pointer while it does not run.
     pub(super) saved: UnsafeCell<u64>,
-    /// FS and GS base while it does not run.
-    pub(super) bases: UnsafeCell<SegmentBases>,
+    /// What the kernel leaves in its registers, while it does not run.
+    pub(super) live: UnsafeCell<LiveRegisters>,
     /// The address space that it runs in.
     pub(super) space: UnsafeCell<Option<Arc<AddressSpace>>>,
     start: UnsafeCell<fn()>,
@@ -86,7 +86,7 @@ impl Thread {
             stack_top: stack.top(),
             stack: UnsafeCell::new(Some(stack)),
             saved: UnsafeCell::new(0),
-            bases: UnsafeCell::new(SegmentBases::default()),
+            live: UnsafeCell::new(LiveRegisters::default()),
             space: UnsafeCell::new(None),
             start: UnsafeCell::new(|| {}),
             work: AtomicU32::new(0),
@@ -109,7 +109,7 @@ impl Thread {
         space: Arc<AddressSpace>,
         frame: &TrapFrame,
         fpu: &FpuState,
-        bases: SegmentBases,
+        live: LiveRegisters,
         start: fn(),
     ) {
         let context = ContextPointer::at_top_of(self.stack_top);
@@ -118,7 +118,7 @@ impl Thread {
             context.as_ptr().write(UserContext::new(*frame, *fpu));
             *self.saved.get() = new_thread_entry(context, first_code);
             *self.space.get() = Some(space);
-            *self.bases.get() = bases;
+            *self.live.get() = live;
             *self.start.get() = start;
         }
     }
@@ -147,22 +147,22 @@ impl Thread {
         unsafe { &mut *ContextPointer::at_top_of(self.stack_top).as_ptr() }
     }
 
-    /// FS and GS base of the current thread.
+    /// FS and GS base of the current thread, and its rights to protection keys.
     ///
     /// # Panics
     /// For a thread that is not the current one.
-    pub fn segment_bases(&self) -> SegmentBases {
+    pub fn live_registers(&self) -> LiveRegisters {
         assert!(self.is_current(), "only the running thread's registers can be reached");
-        SegmentBases::save()
+        LiveRegisters::save()
     }
 
-    /// Sets FS and GS base of the current thread: `arch_prctl`, exec, signal return.
+    /// Sets them: `arch_prctl`, exec, a tracer.
     ///
     /// # Panics
     /// For a thread that is not the current one.
-    pub fn set_segment_bases(&self, bases: SegmentBases) {
+    pub fn set_live_registers(&self, live: LiveRegisters) {
         assert!(self.is_current(), "only the running thread's registers can be reached");
-        bases.load();
+        live.load();
     }
 
     /// Processor time that it has used so far (a thread that runs on another processor: up to its last switch), in nanoseconds.

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use foldspace::addr::{PAGE_SIZE, VirtAddr};
+use foldspace::vma::ProtectionKey;
 use foldspace::{AddressSpace, Object};
 use foldspace_linux::{Caller, Capability, Content, OpenFile, OpenRights, Reserve};
 use linux_raw_sys::general as raw;
@@ -18,7 +19,7 @@ use crate::process::credentials::{
     CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, CAP_SYS_NICE, CAP_SYS_RAWIO, CAP_SYS_RESOURCE,
 };
 use crate::process::signal::{SigInfo, send};
-use crate::process::{Task, signal};
+use crate::process::{Task, keys, signal};
 use crate::sched;
 
 /// The calls of this file.
@@ -27,6 +28,8 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::munmap, munmap),
     (Sysno::mprotect, mprotect),
     (Sysno::pkey_mprotect, pkey_mprotect),
+    (Sysno::pkey_alloc, pkey_alloc),
+    (Sysno::pkey_free, pkey_free),
     (Sysno::brk, brk),
     (Sysno::mremap, mremap),
     (Sysno::remap_file_pages, remap_file_pages),
@@ -82,6 +85,10 @@ impl Caller for Current<'_> {
 
     fn memory_failed(&self, address: u64) {
         send::force(&sched::current(), SigInfo::memory_failure(address));
+    }
+
+    fn set_key_rights(&self, key: ProtectionKey, rights: u32) {
+        keys::set_rights(key, rights);
     }
 
     fn shared_memory(&self, len: u64, reserve: Reserve) -> Result<Arc<Object>, Errno> {
@@ -153,6 +160,17 @@ fn pkey_mprotect(ctx: &mut SyscallContext<'_>) -> SysResult {
     }
     let [address, len, prot, key, ..] = ctx.args;
     call(ctx, |caller| foldspace_linux::pkey_mprotect(caller, address, len, prot, key as i32))?;
+    Ok(0)
+}
+
+fn pkey_alloc(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let [flags, rights, ..] = ctx.args;
+    Ok(call(ctx, |caller| foldspace_linux::pkey_alloc(caller, flags, rights))? as usize)
+}
+
+fn pkey_free(ctx: &mut SyscallContext<'_>) -> SysResult {
+    let key = ctx.args[0] as i32;
+    call(ctx, |caller| foldspace_linux::pkey_free(caller, key))?;
     Ok(0)
 }
 

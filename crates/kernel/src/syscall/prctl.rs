@@ -239,19 +239,19 @@ fn arch_prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     let thread = &ctx.task.thread;
     let code = code as u32;
     match code {
-        ARCH_GET_FS => uaccess::write(address, &thread.segment_bases().fs)?,
-        ARCH_GET_GS => uaccess::write(address, &thread.segment_bases().gs)?,
+        ARCH_GET_FS => uaccess::write(address, &thread.live_registers().fs)?,
+        ARCH_GET_GS => uaccess::write(address, &thread.live_registers().gs)?,
         ARCH_SET_FS | ARCH_SET_GS => {
             if address >= foldspace::addr::USER_END.get() {
                 return Err(Errno::EPERM);
             }
-            let mut bases = thread.segment_bases();
+            let mut live = thread.live_registers();
             if code == ARCH_SET_FS {
-                bases.fs = address;
+                live.fs = address;
             } else {
-                bases.gs = address;
+                live.gs = address;
             }
-            thread.set_segment_bases(bases);
+            thread.set_live_registers(live);
         }
         _ => return Err(Errno::EINVAL),
     }

@@ -8,7 +8,7 @@ use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::signal::action::Action;
-use crate::process::signal::frame::{MINIMUM_STACK, leave_handler};
+use crate::process::signal::frame::{leave_handler, minimum_stack};
 use crate::process::signal::info::code;
 use crate::process::signal::send::{self, Target, kill_call, permit};
 use crate::process::signal::state::AlternateStack;
@@ -299,7 +299,7 @@ fn sigaltstack(ctx: &mut SyscallContext<'_>) -> SysResult {
         let mut signals = ctx.task.signals.lock();
         let before = signals.alternate;
         if let Some(wanted) = wanted {
-            signals.alternate = wanted.checked(&before, rsp, MINIMUM_STACK)?;
+            signals.alternate = wanted.checked(&before, rsp, minimum_stack())?;
         }
         before.reported(rsp)
     };

@@ -26,11 +26,6 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::reboot, reboot),
     (Sysno::getrandom, getrandom),
     // What is known and not here: programs ask and go on without.
-    // Protection keys: none, as on a processor without them.
-    (Sysno::pkey_alloc, |ctx| {
-        Err(if ctx.args[0] == 0 && ctx.args[1] & !3 == 0 { Errno::ENOSPC } else { Errno::EINVAL })
-    }),
-    (Sysno::pkey_free, |_| Err(Errno::EINVAL)),
     // As from a Linux that was built without them, or where they are off.
     (Sysno::modify_ldt, |_| Err(Errno::ENOSYS)),
     (Sysno::memfd_secret, |_| Err(Errno::ENOSYS)),

@@ -158,7 +158,7 @@ impl ModelSpace {
         if flags.contains(VmaFlags::ACCOUNT) {
             self.may_commit(pages as i64 - (self.committed() - after.committed()) as i64)?;
         }
-        after.areas.insert(start, Area { end: start + pages, flags, content, offset, name: None });
+        after.areas.insert(start, Area { end: start + pages, flags, content, offset, name: None, key: 0 });
         after.merge_at(start);
         *self = after;
         Ok(start)
@@ -319,7 +319,8 @@ impl ModelSpace {
             {
                 return old;
             }
-            self.areas.insert(from, Area { end: until, flags, content: Content::Anonymous, offset: 0, name: None });
+            self.areas
+                .insert(from, Area { end: until, flags, content: Content::Anonymous, offset: 0, name: None, key: 0 });
             // The first area of the heap does not join the program's data.
             if from > start.page_ceil().map_or(0, |start| start.get() / PAGE) {
                 self.merge_at(from);
@@ -371,7 +372,7 @@ fn aligned(pages: u64, content: Content, search: impl Fn(u64) -> Result<Page, Er
 /// Whether an area and the one that follows it may be one.
 fn continues(start: Page, area: Area, next_start: Page, next: Area) -> bool {
     let flags = |area: Area| area.flags - VmaFlags::WRITTEN;
-    let same = (flags(next), next.content, next.name) == (flags(area), area.content, area.name);
+    let same = (flags(next), next.content, next.name, next.key) == (flags(area), area.content, area.name, area.key);
     same && next.offset == part(start, area, next_start).offset
 }
 

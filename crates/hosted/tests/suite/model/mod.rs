@@ -47,6 +47,8 @@ pub struct Area {
     pub offset: u64,
     /// Its name, one of [`NAMES`].
     pub name: Option<u8>,
+    /// Its protection key.
+    pub key: u32,
 }
 
 /// Names for memory.

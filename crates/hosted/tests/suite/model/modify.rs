@@ -38,8 +38,8 @@ impl ModelSpace {
             }
             let until = area.end.min(end);
             let turned = turn(self, from, area, until - at)?;
-            if (turned.flags, turned.name) != (area.flags, area.name) {
-                self.turn(at, until, turned.flags, turned.name)?;
+            if (turned.flags, turned.name, turned.key) != (area.flags, area.name, area.key) {
+                self.turn(at, until, turned)?;
             }
             at = until;
         }
@@ -47,9 +47,9 @@ impl ModelSpace {
     }
 
     /// Linux's vma_modify: merges if it may, cuts otherwise.
-    fn turn(&mut self, start: Page, end: Page, flags: VmaFlags, name: Option<u8>) -> Result<(), Error> {
+    fn turn(&mut self, start: Page, end: Page, into: Area) -> Result<(), Error> {
         let (from, area) = self.area(start).expect("it is there");
-        let turned = Area { end, flags, name, ..part(from, area, start) };
+        let turned = Area { end, flags: into.flags, name: into.name, key: into.key, ..part(from, area, start) };
         let left = from == start && self.merges_left(start, turned);
         let right = area.end == end && self.merges_right(start, turned);
         if !left && !right {
@@ -71,7 +71,7 @@ impl ModelSpace {
     }
 
     /// mprotect.
-    pub fn protect(&mut self, start: Page, end: Page, access: VmaFlags) -> Result<(), Error> {
+    pub fn protect(&mut self, start: Page, end: Page, access: VmaFlags, key: Option<u32>) -> Result<(), Error> {
         self.modify(start, end, Holes::End, |space, from, area, pages| {
             if !may(area.flags).contains(access) {
                 return Err(Error::AccessDenied);
@@ -80,6 +80,7 @@ impl ModelSpace {
                 return Err(Error::Sealed);
             }
             let mut flags = (area.flags - VmaFlags::READ - VmaFlags::WRITE - VmaFlags::EXEC) | access;
+            let area = Area { key: key.unwrap_or(area.key), ..area };
             if flags == area.flags {
                 return Ok(area);
             }
@@ -109,7 +110,7 @@ impl ModelSpace {
                 if !area.flags.contains(VmaFlags::GROWS_DOWN) {
                     return Err(Error::WrongKind);
                 }
-                self.protect(from, end, access)
+                self.protect(from, end, access, None)
             }
             _ => Err(Error::NotMapped),
         }

@@ -14,7 +14,7 @@ use foldspace::backing::{Identity, Reference, Source};
 use foldspace::frame::Frame;
 use foldspace::migrate::NotMoved;
 use foldspace::space::{Access, Fault, Layout, MapRequest, Placement, Snapshot};
-use foldspace::vma::{Backing, VmaFlags};
+use foldspace::vma::{Backing, ProtectionKey, VmaFlags};
 use foldspace::{AddressSpace, Error, Memory, Object, PageRange, VirtAddr};
 use foldspace_hosted::{AccessError, CacheSize, Host, Processor, Refusal};
 
@@ -265,7 +265,13 @@ impl World {
             Op::Protect(space, place, len, access) => {
                 let space = self.space(space);
                 if let Some(range) = self.range(space, place, len) {
-                    self.protect(space, range, access);
+                    self.protect(space, range, access, None);
+                }
+            }
+            Op::ProtectKeyed(space, place, len, access, key) => {
+                let space = self.space(space);
+                if let Some(range) = self.range(space, place, len) {
+                    self.protect(space, range, access, ProtectionKey::new(key.into()));
                 }
             }
             Op::Discard(space, place, len) => {
@@ -285,7 +291,7 @@ impl World {
             Op::ProtectArea(space, area, access) => {
                 let space = self.space(space);
                 if let Some(range) = self.area(space, area).and_then(|(start, end)| page_range(start, end)) {
-                    self.protect(space, range, access);
+                    self.protect(space, range, access, None);
                 }
             }
             Op::Remap(space, at, len, new_len, to, leave) => self.remap(space, at, len, new_len, to, leave),
@@ -546,10 +552,14 @@ impl World {
         assert_eq!(real, model, "unmap {range:?}");
     }
 
-    fn protect(&mut self, space: usize, range: PageRange, access: VmaFlags) {
-        let real = self.attempt_result(|world| world.spaces[space].protect(range, access));
-        let model = self.model.spaces[space].protect(range.start().get() / PAGE, range.end().get() / PAGE, access);
-        assert_eq!(real, model, "protect {range:?} {access:?}");
+    fn protect(&mut self, space: usize, range: PageRange, access: VmaFlags, key: Option<ProtectionKey>) {
+        let real = self.attempt_result(|world| match key {
+            None => world.spaces[space].protect(range, access),
+            Some(key) => world.spaces[space].protect_with_key(range, access, key),
+        });
+        let (start, end) = model_range(range);
+        let model = self.model.spaces[space].protect(start, end, access, key.map(ProtectionKey::number));
+        assert_eq!(real, model, "protect {range:?} {access:?} {key:?}");
     }
 
     fn address(&self, space: usize, place: Place, span: Span) -> VirtAddr {

@@ -139,6 +139,8 @@ impl World {
             model.guards.contains(&page),
             "guard at {addr} of space {number}"
         );
+        let key = self.spaces[number].vmas().view().find(addr).map(|vma| vma.tag.key().number());
+        assert_eq!(key, model.area(page).map(|(_, area)| area.key), "the key at {addr} of space {number}");
         let translation = match self.host.translate(&self.spaces[number], addr) {
             Ok(translation) => translation,
             Err(Cause::NotPresent(_) | Cause::NotCanonical) => {

@@ -139,7 +139,7 @@ fn concerned(space: &AddressSpace, range: PageRange, wanted: u64) -> Vec<(Arc<Us
     let watched: Vec<(Watcher, PageRange)> = {
         let version = space.vmas();
         let vmas = version.view().range(range).filter(|vma| vma.flags.intersects(VmaFlags::WATCHED));
-        vmas.filter_map(|vma| Some((vma.watcher, vma.range.intersect(range)?))).collect()
+        vmas.filter_map(|vma| Some((vma.tag.watcher(), vma.range.intersect(range)?))).collect()
     };
     for (watcher, part) in watched {
         let userfault = ALL.lock().get(&watcher.0).and_then(alloc::sync::Weak::upgrade);

@@ -23,7 +23,7 @@ use super::signal::SigSet;
 use super::signal::state::AlternateStack;
 use super::timer::posix;
 use super::{Pid, Task, ptrace, restore_point, rseq, tree};
-use crate::arch::{FpuState, SegmentBases, TrapFrame};
+use crate::arch::{FpuState, LiveRegisters, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::{self, ExecFile};
 use crate::mm::memory;
@@ -227,7 +227,7 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
     task.set_comm(program.filename.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
     tree::executed(process.pid);
 
-    task.thread.set_segment_bases(SegmentBases::default());
+    task.thread.set_live_registers(LiveRegisters::default());
     *task.thread.fpu() = FpuState::new();
     let (entry, stack_pointer) = (program.entry.get(), program.stack_pointer.get());
     let call = frame.orig_rax;

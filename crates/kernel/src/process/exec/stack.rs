@@ -27,7 +27,7 @@ use crate::arch::cpu::{Features, features};
 use crate::errno::Errno;
 use crate::process::credentials::Credentials;
 use crate::process::rseq;
-use crate::process::signal::frame::MINIMUM_STACK;
+use crate::process::signal::frame::minimum_stack;
 use crate::process::usage::TICKS_PER_SECOND;
 
 /// What the stack has beyond its strings from the start (`setup_arg_pages`).
@@ -117,7 +117,7 @@ fn auxiliary_vector(facts: &Facts<'_>, execfn: u64, platform: u64, random: u64) 
     let Facts { image, credentials, .. } = facts;
     let hwcap2 = if features().contains(Features::FSGSBASE) { HWCAP2_FSGSBASE } else { 0 };
     [
-        (aux::AT_MINSIGSTKSZ, MINIMUM_STACK),
+        (aux::AT_MINSIGSTKSZ, minimum_stack()),
         (aux::AT_HWCAP, u64::from(raw_cpuid::cpuid!(1).edx)),
         (aux::AT_PAGESZ, PAGE_SIZE),
         (aux::AT_CLKTCK, TICKS_PER_SECOND),

@@ -1,7 +1,7 @@
 //! A tracee's registers as its tracer sees them: `struct user_regs_struct`, `user_fpregs_struct`, the XSAVE area.
 
 use crate::arch::context::XSAVE_SIZE;
-use crate::arch::{FpuState, SegmentBases, TrapFrame, USER_CODE, USER_DATA, cpu};
+use crate::arch::{FpuState, LiveRegisters, TrapFrame, USER_CODE, USER_DATA, cpu};
 use crate::errno::Errno;
 use crate::process::Task;
 
@@ -34,20 +34,20 @@ const _: () = assert!(WORDS == 27);
 #[derive(Clone)]
 pub struct Registers {
     frame: TrapFrame,
-    bases: SegmentBases,
+    live: LiveRegisters,
     fpu: FpuState,
 }
 
 impl Registers {
     /// Those of the current thread.
     pub fn of(task: &Task, frame: &TrapFrame) -> Registers {
-        Registers { frame: *frame, bases: task.thread.segment_bases(), fpu: *task.thread.fpu() }
+        Registers { frame: *frame, live: task.thread.live_registers(), fpu: *task.thread.fpu() }
     }
 
     /// Makes them those of the current thread.
     pub fn restore(&self, task: &Task, frame: &mut TrapFrame) {
         *frame = self.frame;
-        task.thread.set_segment_bases(self.bases);
+        task.thread.set_live_registers(self.live);
         *task.thread.fpu() = self.fpu;
     }
 
@@ -86,8 +86,8 @@ impl Registers {
             f.rflags,
             f.rsp,
             f.ss,
-            self.bases.fs,
-            self.bases.gs,
+            self.live.fs,
+            self.live.gs,
             0,
             0,
             0,
@@ -128,8 +128,8 @@ impl Registers {
             CS => return if value & 0xffff == u64::from(USER_CODE) { Ok(()) } else { Err(Errno::EIO) },
             SS => return if value & 0xffff == u64::from(USER_DATA) { Ok(()) } else { Err(Errno::EIO) },
             FS_BASE | GS_BASE if value >= foldspace::addr::USER_END.get() => return Err(Errno::EIO),
-            FS_BASE => &mut self.bases.fs,
-            GS_BASE => &mut self.bases.gs,
+            FS_BASE => &mut self.live.fs,
+            GS_BASE => &mut self.live.gs,
             // ds, es, fs, gs: loaded with nothing.
             _ => return if value & 0xffff == 0 || value & 3 == 3 { Ok(()) } else { Err(Errno::EIO) },
         };
@@ -140,7 +140,8 @@ impl Registers {
     /// The XSAVE area, with the components that the processor has where programs look for them.
     pub fn extended(&self) -> [u8; EXTENDED_SIZE] {
         let mut bytes = *self.fpu.as_bytes();
-        bytes[COMPONENTS..COMPONENTS + 8].copy_from_slice(&cpu::xfeatures().to_le_bytes());
+        bytes[COMPONENTS..COMPONENTS + 8]
+            .copy_from_slice(&(cpu::xfeatures() & u64::from(cpu::XSTATE_MASK)).to_le_bytes());
         bytes
     }
 

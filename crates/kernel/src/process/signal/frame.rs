@@ -20,6 +20,8 @@ use super::info::SIGINFO_SIZE;
 use super::state::{AlternateStack, SS_AUTODISARM};
 use super::{SigInfo, SigSet};
 use crate::arch::context::XSAVE_SIZE;
+use crate::arch::cpu::key_rights_offset;
+use crate::arch::live_registers::{FIRST_KEY_RIGHTS, key_rights, set_key_rights};
 use crate::arch::{FpuState, TrapFrame};
 use crate::errno::Errno;
 use crate::mm::uaccess;
@@ -118,12 +120,25 @@ const _: () = {
     assert!(size_of::<SignalFrame>() == 440);
 };
 
+/// Bytes of the component with PKRU, which is the first four of them.
+const KEY_RIGHTS_SIZE: usize = 8;
+/// The component's bit in the header.
+const KEY_RIGHTS: u64 = 1 << 9;
+/// Where the header says which components are not in their initial state (`XSTATE_BV`).
+const COMPONENTS: usize = 512;
 /// Bytes that magic2 takes.
 const MAGIC2_SIZE: usize = size_of::<u32>();
 
+/// Bytes of the XSAVE area in a frame: with the rights to protection keys, where there are keys. Between the vector state and those nothing is written:
+/// components that no kernel has turned on.
+fn area_size() -> usize {
+    key_rights_offset().map_or(XSAVE_SIZE, |offset| offset + KEY_RIGHTS_SIZE)
+}
+
 /// The least that an alternate stack must have: `AT_MINSIGSTKSZ`, computed like Linux's `get_sigframe_size`.
-pub const MINIMUM_STACK: u64 =
-    (size_of::<SignalFrame>() + XSAVE_SIZE + MAGIC2_SIZE + 63 + 15 + 8).next_multiple_of(16) as u64;
+pub fn minimum_stack() -> u64 {
+    (size_of::<SignalFrame>() + area_size() + MAGIC2_SIZE + 63 + 15 + 8).next_multiple_of(16) as u64
+}
 
 /// Arranges that the task goes on in the handler of `action`. `mask` is what sigreturn is to restore.
 ///
@@ -142,7 +157,7 @@ pub fn enter_handler(
     }
     let alternate = task.signals.lock().alternate;
     let top = stack_top(frame.rsp, action, &alternate);
-    let fpstate = top.wrapping_sub((XSAVE_SIZE + MAGIC2_SIZE) as u64) & !63;
+    let fpstate = top.wrapping_sub((area_size() + MAGIC2_SIZE) as u64) & !63;
     let base = (fpstate.wrapping_sub(size_of::<SignalFrame>() as u64) & !15).wrapping_sub(8);
     // A handler that was to run on the alternate stack must not run off its end (Linux's `get_sigframe`).
     let nested = alternate.contains(frame.rsp);
@@ -211,6 +226,7 @@ pub fn enter_handler(
     frame.cs = u64::from(crate::arch::USER_CODE);
     frame.ss = u64::from(crate::arch::USER_DATA);
     *fpu = FpuState::new();
+    set_key_rights(FIRST_KEY_RIGHTS);
     Ok(())
 }
 
@@ -227,8 +243,9 @@ pub fn leave_handler(task: &Arc<Task>, frame: &mut TrapFrame, fpu: &mut FpuState
     if context.rip >> 47 != 0 {
         return Err(Errno::EFAULT);
     }
-    *fpu = match context.fpstate {
-        0 => FpuState::new(),
+    let rights;
+    (*fpu, rights) = match context.fpstate {
+        0 => (FpuState::new(), FIRST_KEY_RIGHTS),
         address => read_fpstate(address)?,
     };
     {
@@ -236,7 +253,7 @@ pub fn leave_handler(task: &Arc<Task>, frame: &mut TrapFrame, fpu: &mut FpuState
         signals.blocked = SigSet::from_bits(record.ucontext.mask).without(SigSet::UNBLOCKABLE);
         signals.restart = None;
         // A stack that does not pass the checks leaves the present one in place, as on Linux.
-        if let Ok(stack) = record.ucontext.stack.checked(&signals.alternate, context.rsp, MINIMUM_STACK) {
+        if let Ok(stack) = record.ucontext.stack.checked(&signals.alternate, context.rsp, minimum_stack()) {
             signals.alternate = stack;
         }
     }
@@ -261,6 +278,8 @@ pub fn leave_handler(task: &Arc<Task>, frame: &mut TrapFrame, fpu: &mut FpuState
     frame.set_user_flags(context.rflags);
     frame.cs = u64::from(crate::arch::USER_CODE);
     frame.ss = u64::from(crate::arch::USER_DATA);
+    // Last: nothing is read or written any more for the program.
+    set_key_rights(rights);
     Ok(())
 }
 
@@ -273,47 +292,64 @@ fn stack_top(stack_pointer: u64, action: &Action, alternate: &AlternateStack) ->
 }
 
 fn write_fpstate(task: &Arc<Task>, to: u64, fpu: &FpuState) -> Result<(), Errno> {
-    let mut bytes = [0; XSAVE_SIZE + MAGIC2_SIZE];
-    bytes[..XSAVE_SIZE].copy_from_slice(fpu.as_bytes());
+    let size = area_size();
     let reserved = SoftwareReserved {
         magic1: FP_XSTATE_MAGIC1,
-        extended_size: (XSAVE_SIZE + MAGIC2_SIZE) as u32,
+        extended_size: (size + MAGIC2_SIZE) as u32,
         xfeatures: crate::arch::cpu::xfeatures(),
-        xstate_size: XSAVE_SIZE as u32,
+        xstate_size: size as u32,
         padding: [0; 7],
     };
+    let mut bytes = *fpu.as_bytes();
     bytes[SOFTWARE_RESERVED..SOFTWARE_RESERVED + size_of::<SoftwareReserved>()].copy_from_slice(reserved.as_bytes());
-    bytes[XSAVE_SIZE..].copy_from_slice(&FP_XSTATE_MAGIC2.to_le_bytes());
-    write_to_stack(task, to, &bytes)
+    let rights = key_rights();
+    if rights.is_some() {
+        let components = u64::read_from_prefix(&bytes[COMPONENTS..]).map_or(0, |(components, _)| components);
+        bytes[COMPONENTS..COMPONENTS + 8].copy_from_slice(&(components | KEY_RIGHTS).to_le_bytes());
+    }
+    write_to_stack(task, to, &bytes)?;
+    let mut end = [0; KEY_RIGHTS_SIZE + MAGIC2_SIZE];
+    end[..4].copy_from_slice(&rights.unwrap_or(0).to_le_bytes());
+    end[KEY_RIGHTS_SIZE..].copy_from_slice(&FP_XSTATE_MAGIC2.to_le_bytes());
+    let end = if rights.is_some() { &end[..] } else { &end[KEY_RIGHTS_SIZE..] };
+    write_to_stack(task, to + (size + MAGIC2_SIZE - end.len()) as u64, end)
 }
 
 /// Writes a part of a frame. A stack that wants memory gets it, as if the program had called the handler itself.
 fn write_to_stack(task: &Arc<Task>, to: u64, bytes: &[u8]) -> Result<(), Errno> {
     loop {
-        let written = uaccess::write_bytes(to, bytes);
-        if written.is_ok() || !oom::relieve_store(task, to, bytes.len() as u64) {
+        let whole = uaccess::write_whatever_key(to, bytes) == bytes.len();
+        let written = if whole { Ok(()) } else { Err(Errno::EFAULT) };
+        if whole || !oom::relieve_store(task, to, bytes.len() as u64) {
             return written;
         }
     }
 }
 
-/// What a frame says the vector state is to be. Without the magic words only the legacy part counts (Linux's `check_xstate_in_sigframe`).
-fn read_fpstate(from: u64) -> Result<FpuState, Errno> {
+/// What a frame says the vector state is to be, and the rights to protection keys. Without the magic words only the legacy part counts (Linux's
+/// `check_xstate_in_sigframe`).
+fn read_fpstate(from: u64) -> Result<(FpuState, u32), Errno> {
     /// x87 and SSE.
     const LEGACY: u64 = 3;
-    let mut bytes = [0; XSAVE_SIZE + MAGIC2_SIZE];
-    uaccess::read_bytes(from, &mut bytes[..512])?;
-    let reserved = SoftwareReserved::read_from_prefix(&bytes[SOFTWARE_RESERVED..]).expect("48 bytes are left").0;
-    if reserved.magic1 == FP_XSTATE_MAGIC1 && reserved.xstate_size as usize == XSAVE_SIZE {
-        uaccess::read_bytes(from, &mut bytes)?;
-        if bytes[XSAVE_SIZE..] == FP_XSTATE_MAGIC2.to_le_bytes() {
-            let mut area = [0; XSAVE_SIZE];
-            area.copy_from_slice(&bytes[..XSAVE_SIZE]);
-            return Ok(FpuState::from_user(area));
+    /// PKRU as XRSTOR initializes it: everything is allowed.
+    const NO_RIGHTS_SAVED: u32 = 0;
+    let mut area = [0; XSAVE_SIZE];
+    uaccess::read_bytes(from, &mut area[..512])?;
+    let reserved = SoftwareReserved::read_from_prefix(&area[SOFTWARE_RESERVED..]).expect("48 bytes are left").0;
+    let size = area_size();
+    if reserved.magic1 == FP_XSTATE_MAGIC1 && reserved.xstate_size as usize == size {
+        let magic: u32 = uaccess::read(from + size as u64)?;
+        if magic == FP_XSTATE_MAGIC2 {
+            uaccess::read_bytes(from, &mut area)?;
+            let components = u64::read_from_prefix(&area[COMPONENTS..]).map_or(0, |(components, _)| components);
+            let rights = match key_rights_offset() {
+                Some(offset) if components & KEY_RIGHTS != 0 => uaccess::read(from + offset as u64)?,
+                _ => NO_RIGHTS_SAVED,
+            };
+            return Ok((FpuState::from_user(area), rights));
         }
     }
-    let mut area = [0; XSAVE_SIZE];
-    area[..512].copy_from_slice(&bytes[..512]);
+    area[512..].fill(0);
     area[512..520].copy_from_slice(&LEGACY.to_le_bytes());
-    Ok(FpuState::from_user(area))
+    Ok((FpuState::from_user(area), FIRST_KEY_RIGHTS))
 }

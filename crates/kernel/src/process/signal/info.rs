@@ -5,6 +5,7 @@ use core::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use foldspace::addr::PAGE_SHIFT;
+use foldspace::vma::ProtectionKey;
 
 use super::Signal;
 use crate::errno::Errno;
@@ -27,6 +28,8 @@ pub mod code {
     pub const SEGV_MAPERR: i32 = 1;
     /// The VMA does not allow the access.
     pub const SEGV_ACCERR: i32 = 2;
+    /// The rights to the protection key of the memory do not allow the access.
+    pub const SEGV_PKUERR: i32 = 4;
     /// Misaligned address.
     pub const BUS_ADRALN: i32 = 1;
     /// Past the end of what is mapped.
@@ -119,6 +122,11 @@ impl SigInfo {
     /// Caused by an access or an instruction at `address`.
     pub fn fault(signal: Signal, code: i32, address: u64) -> SigInfo {
         SigInfo::new(signal, code, [address, 0, 0, 0])
+    }
+
+    /// The thread may not do to memory with protection key `key` what it tried at `address` (`si_pkey`).
+    pub fn key_fault(address: u64, key: ProtectionKey) -> SigInfo {
+        SigInfo::new(Signal::SEGV, code::SEGV_PKUERR, [address, 0, key.number().into(), 0])
     }
 
     /// The memory has failed that an access at `address` needed: all of its page (`si_addr_lsb`).

@@ -16,7 +16,7 @@ use crossbeam_epoch::{Collector, Guard, LocalHandle};
 use super::node::{NodeRef, Slots, cap, min_len};
 use super::{Summary, VersionCell, VersionRef};
 use crate::addr::{PAGE_SIZE, PageRange, VirtAddr};
-use crate::vma::{Backing, Name, Vma, VmaFlags, Watcher};
+use crate::vma::{Backing, Name, Tag, Vma, VmaFlags};
 
 /// Page `n` as an address.
 fn page(n: u64) -> VirtAddr {
@@ -28,14 +28,7 @@ fn pages(from: u64, to: u64) -> PageRange {
 }
 
 fn vma(from: u64, to: u64, flags: VmaFlags) -> Vma {
-    Vma {
-        range: pages(from, to),
-        flags,
-        page_offset: 0,
-        backing: Backing::Anonymous,
-        name: None,
-        watcher: Watcher::NOBODY,
-    }
+    Vma { range: pages(from, to), flags, page_offset: 0, backing: Backing::Anonymous, name: None, tag: Tag::NONE }
 }
 
 fn named(from: u64, to: u64, name: &Name) -> Vma {
