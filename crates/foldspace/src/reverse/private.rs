@@ -43,15 +43,17 @@ impl Drop for Promise<'_> {
 }
 
 impl Memory {
-    /// Keeps room for moves of `slots` slots of shared memory to `tables` tables.
+    /// Keeps room for moves of `slots` slots of shared memory to `tables` tables, for which `copies` tables may have to be copied.
     ///
     /// # Errors
     ///
     /// Out of memory.
-    pub(crate) fn promise_homes(&self, slots: usize, tables: usize) -> Result<Promise<'_>> {
+    pub(crate) fn promise_homes(&self, slots: usize, tables: usize, copies: usize) -> Result<Promise<'_>> {
         let mut promise = Promise { memory: self, room: Room::default(), lineages: 0 };
         if slots != 0 {
-            self.reverse.lineages.promise(tables)?;
+            self.reverse.lineages.promise(tables + copies)?;
+            // Who copies a table takes a number as anybody does: there is room for it now.
+            self.reverse.lineages.end_promise(copies);
             let room = Room { lists: slots, places: Room::LIST.places * slots };
             let kept = self.reverse.listed.lock().promise(room);
             if let Err(error) = kept {

@@ -12,7 +12,7 @@ pub enum Difference<'t> {
     Gone(&'t Vma),
     /// A VMA that only the second has.
     New(&'t Vma),
-    /// A row of pages of which the two have different private copies, or only one has one, or a guard. Content is not compared: what was stored
+    /// A row of pages of which the two have different private copies, or only one has one, a guard, or one that is lost. Content is not compared: what was stored
     /// and is the same as before counts as changed.
     Pages {
         /// Which.

@@ -15,6 +15,7 @@ const ANY: fn(&Vma) -> Result<()> = |_| Ok(());
 impl AddressSpace {
     /// Marks the private pages of `range` as no longer needed: clean and not accessed, and gone with the next [`AddressSpace::pageout`]. A
     /// store to one takes that back; until then its content stays. Tables that are shared are copied: what a relative sees of his pages stays.
+    /// What was lost with its memory is as good as new.
     ///
     /// # Errors
     ///
@@ -28,7 +29,9 @@ impl AddressSpace {
             }
             self.tables().own_range(part, Touch::Pages, garbage)?;
             self.tables().change_pages(part, garbage, &mut |table, index, entry, garbage| {
-                if entry.is_accessed() || entry.is_dirty() {
+                if entry.is_poison() {
+                    table.put(index, Entry::NONE);
+                } else if entry.is_accessed() || entry.is_dirty() {
                     table.change(index, 0, Entry::ACCESSED | Entry::DIRTY);
                     garbage.stale = true;
                 }
@@ -63,7 +66,7 @@ impl AddressSpace {
     pub fn pageout(&self, range: PageRange) -> Result<()> {
         self.for_each_part(range, ANY, |_, part, garbage| {
             self.tables().change_pages(part, garbage, &mut |table, index, entry, garbage| {
-                if (entry.is_object() || !entry.is_dirty()) && self.is_mapped_once(entry) {
+                if entry.is_present() && (entry.is_object() || !entry.is_dirty()) && self.is_mapped_once(entry) {
                     let taken = table.put(index, Entry::NONE);
                     if taken.is_dirty() && !taken.is_object() {
                         // A processor has stored to it since we looked: it is needed again.

@@ -37,7 +37,7 @@ impl AddressSpace {
                 }
                 Stretch::Pages(pages) => {
                     for ((page, out), (_, entry)) in out.iter_mut().enumerate().zip(pages.iter()) {
-                        *out = if entry.is_present() { 1 } else { in_object(vma, at(page)) };
+                        *out = if entry.is_present() || entry.is_poison() { 1 } else { in_object(vma, at(page)) };
                     }
                 }
             }

@@ -38,6 +38,10 @@ fn cut_below(table: &Common<'_>, range: PageRange, copies: Copies, held: &mut He
     }
     for part in parts(range, level) {
         let entry = table.entry(part.index);
+        if entry.is_poison() && copies == Copies::Go {
+            // A copy that was lost with its memory goes as the others do (`zap_nonpresent_ptes` in Linux's `mm/memory.c`).
+            table.take(part.index);
+        }
         if !entry.is_present() || entry.is_reference() {
             continue;
         }

@@ -8,11 +8,13 @@ use crate::frame::Frame;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageState {
     /// Nothing: the page is what its VMA shows where nothing was stored, be it read already or not.
-    Untouched,
+    Untouched = 0,
     /// A page of its own, which others may share.
-    Private,
+    Private = 1,
     /// A guard: it cannot be accessed.
-    Guard,
+    Guard = 2,
+    /// A page of its own of which the memory has failed.
+    Lost = 4,
 }
 
 /// A row of pages that differ alike.
@@ -95,6 +97,8 @@ fn state(entry: Entry) -> PageState {
         PageState::Private
     } else if entry.is_guard() {
         PageState::Guard
+    } else if entry.is_poison() {
+        PageState::Lost
     } else {
         PageState::Untouched
     }

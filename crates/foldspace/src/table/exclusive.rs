@@ -176,6 +176,7 @@ impl<'m> Exclusive<'m> {
             Ok(joined) => joined,
             Err(error) => {
                 original.unlock();
+                memory.record(copy).mark(Kind::Idle, 0);
                 memory.free_table(copy);
                 return Err(error);
             }

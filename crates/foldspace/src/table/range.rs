@@ -258,8 +258,8 @@ impl<'m> Root<'m> {
         clear_below(self.memory, &mut self.lock(), range, garbage, spare)
     }
 
-    /// Calls `change` for each page present in `range`, zero and reference pages left out, whose table is exclusive; what is below a shared table
-    /// is passed over. An entry that it takes out it gives up to the garbage, which is settled in between when it is full.
+    /// Calls `change` for each page present in `range`, zero and reference pages left out, and each that was lost, whose table is exclusive; what is
+    /// below a shared table is passed over. An entry that it takes out it gives up to the garbage, which is settled in between when it is full.
     pub(crate) fn change_pages(
         &self,
         range: PageRange,
@@ -447,7 +447,7 @@ fn change_pages_below<'m>(
     let level = table.level();
     for part in parts(range, level) {
         let entry = table.entry(part.index);
-        if !entry.is_present() || entry.is_reference() {
+        if !entry.is_tracked() && !entry.is_poison() {
             continue;
         }
         if level.below().is_none() {

@@ -131,6 +131,14 @@ impl<'m> Root<'m> {
             shared += self.count_shared_above(&step, &mut sources);
             needed += targets.new_tables(step.route.to, step.level);
         }
+        // Before anything is copied: what is shared now through a table above is shared by itself then.
+        let (mut slots, mut tables) = (0, 0);
+        for step in self.steps(moved, to.start()) {
+            let shared = self.count_shared_in(&step);
+            slots += shared;
+            tables += (shared != 0) as usize;
+        }
+        let homes = self.memory.promise_homes(slots, tables, (needed + shared) as usize)?;
         let mut supply = Supply::reserve(self.memory, needed + shared)?;
         self.own_range_with(from, Touch::EdgesOfOurs, &mut supply, garbage)?;
         self.own_range_with(to, Touch::EdgesOfOurs, &mut supply, garbage)?;
@@ -139,29 +147,29 @@ impl<'m> Root<'m> {
                 drop(self.own(step.route.from.start(), step.level, &mut supply, garbage)?);
             }
         }
-        let (mut slots, mut tables) = (0, 0);
-        for step in self.steps(moved, to.start()) {
-            let shared = self.count_shared_in(&step);
-            slots += shared;
-            tables += (shared != 0) as usize;
-        }
-        Ok((supply, self.memory.promise_homes(slots, tables)?))
+        Ok((supply, homes))
     }
 
-    /// Entries of a step that refer to what others have, too. That begins in tables of a lineage only, and goes to none outside.
+    /// Entries of a step that refer to what others have, too, when the tables on its path are ours alone. Where these are so already, that is so in tables
+    /// of a lineage only.
     fn count_shared_in(&self, step: &Step) -> usize {
         let at = step.route.from.start();
-        let Some(table) = self.linked(at, step.level) else { return 0 };
-        if self.memory.record(table).lineage().is_none() {
+        let (mut table, mut copied) = (self.frame, false);
+        for above in [Level::L4, Level::L3, Level::L2].into_iter().filter(|above| *above > step.level) {
+            table = self.load(table, at.index(above)).frame();
+            copied |= self.memory.record(table).is_shared();
+        }
+        if !copied && self.memory.record(table).lineage().is_none() {
             return 0;
         }
         let first = at.index(step.level).get();
         let slots = &self.memory.entries(table)[first..first + step.entries as usize];
-        slots.iter().map(Entry::load).filter(|entry| self.is_shared(*entry)).count()
-    }
-
-    fn is_shared(&self, entry: Entry) -> bool {
-        entry.is_tracked() && !entry.is_object() && self.memory.record(entry.frame()).is_shared()
+        let private = |entry: &Entry| entry.is_tracked() && !entry.is_object();
+        slots
+            .iter()
+            .map(Entry::load)
+            .filter(|entry| private(entry) && (copied || self.memory.record(entry.frame()).is_shared()))
+            .count()
     }
 
     /// Tables on the path to the entries of a step that others share, `passed` left out.

@@ -53,6 +53,7 @@ const UNTOUCHED: u64 = PageState::Untouched as u64;
 const PRIVATE: u64 = PageState::Private as u64;
 const GUARD: u64 = PageState::Guard as u64;
 const AS_BEFORE: u64 = 3;
+const LOST: u64 = PageState::Lost as u64;
 
 /// Larger bodies are taken for damage before memory is asked for.
 const MOST: u64 = 1 << 40;
@@ -70,6 +71,9 @@ pub enum ExportError {
     /// Something else than anonymous memory is mapped.
     #[error("what is mapped at {0} is not anonymous memory")]
     NotAnonymous(VirtAddr),
+    /// The memory that held a page has failed: its content cannot be written down.
+    #[error("what was at {0} is lost")]
+    Lost(VirtAddr),
     /// The two snapshots do not come from each other.
     #[error("the snapshots are not related")]
     NotRelated,

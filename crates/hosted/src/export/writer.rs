@@ -7,7 +7,7 @@ use foldspace::space::{Difference, PageState};
 use foldspace::vma::{Backing, Vma, VmaFlags};
 use foldspace::{AddressSpace, PageRange, VirtAddr};
 
-use super::{AS_BEFORE, ExportError, HEAD, KEY_SHIFT, MAGIC, Mark, PAGE, PRIVATE, VERSION, addresses, mark};
+use super::{AS_BEFORE, ExportError, HEAD, KEY_SHIFT, LOST, MAGIC, Mark, PAGE, PRIVATE, VERSION, addresses, mark};
 
 /// What differs.
 #[derive(Default)]
@@ -89,6 +89,9 @@ pub(super) fn body(before: &AddressSpace, after: &AddressSpace) -> Result<Vec<u8
     let mut found = Found::between(before, after);
     if !found.gone.is_empty() {
         found.rows = found.rows_with_new(after)?;
+    }
+    if let Some((range, _)) = found.rows.iter().find(|(_, state)| *state == LOST) {
+        return Err(ExportError::Lost(range.start()));
     }
     let mut body = Vec::new();
     let put = |body: &mut Vec<u8>, number: u64| body.extend(number.to_le_bytes());

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use foldspace::addr::PAGE_SIZE;
 use foldspace::backing::{Identity, Source};
-use foldspace::space::{Access, Fault, ForkMode, MapRequest, Placement};
+use foldspace::migrate::NotMoved;
+use foldspace::space::{Access, Destination, Fault, ForkMode, Leave, MapRequest, Placement, RemapRequest};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
 use foldspace_hosted::{Host, Layouts};
@@ -70,6 +71,8 @@ const FILE_PRIVATE: u64 = 0x80_0000_0000;
 const FILE_SHARED: u64 = 0x80_0010_0000;
 const STACK: u64 = 0x7fff_ff00_0000;
 const FRESH: u64 = 0x1000_0000_0000;
+/// Nothing lies there; pages of the areas have other indices in its tables.
+const ASKEW: u64 = 0x2000_0000_3000;
 
 pub const OPERATIONS: &[Operation] = &[
     Operation { name: "new space", act: |m, made| made.space(AddressSpace::new(m.host.memory(), Layouts::process())) },
@@ -131,6 +134,12 @@ pub const OPERATIONS: &[Operation] = &[
     Operation { name: "cut of a file", act: |m, _| m.file.set_len(PAGE_SIZE) },
     Operation { name: "hole in a file", act: |m, _| m.file.punch_hole(100..3 * PAGE_SIZE) },
     Operation { name: "pages for a file", act: |m, _| m.file.ensure(0..9 * PAGE_SIZE) },
+    // Lists of places are set aside for what others share.
+    Operation { name: "move of a shared page", act: |m, _| relocate(&m.parent, AREAS, 2, ASKEW) },
+    Operation { name: "move of what nobody shares", act: |m, _| relocate(&m.alone, AREAS, 2, ASKEW) },
+    Operation { name: "move of a file's pages", act: |m, _| relocate(&m.parent, FILE_SHARED, 5, ASKEW) },
+    Operation { name: "migration of a shared page", act: |m, _| migrate(m, &m.child, AREAS) },
+    Operation { name: "migration of a file's page", act: |m, _| migrate(m, &m.parent, FILE_SHARED) },
 ];
 
 impl Made {
@@ -171,6 +180,22 @@ fn fork(space: &AddressSpace, mode: ForkMode, made: &mut Made) -> Result<(), Err
     let child = space.fork();
     space.set_fork_mode(before);
     made.space(child)
+}
+
+/// One area, or part of it: of several, those that moved before a failure stay where they are then.
+fn relocate(space: &AddressSpace, from: u64, pages: u64, to: u64) -> Result<(), Error> {
+    let len = pages * PAGE_SIZE;
+    let to = Destination::Fixed(VirtAddr(to));
+    space.remap(RemapRequest { start: VirtAddr(from), len, new_len: len, to, leave: Leave::Hole }).map(drop)
+}
+
+fn migrate(machine: &Machine, space: &AddressSpace, addr: u64) -> Result<(), Error> {
+    let frame = machine.host.translate(space, VirtAddr(addr)).expect("it is present").frame;
+    match machine.host.memory().migrate(frame) {
+        Ok(_) => Ok(()),
+        Err(NotMoved::OutOfMemory) => Err(Error::OutOfMemory),
+        Err(error) => panic!("{error}"),
+    }
 }
 
 fn fault(space: &AddressSpace, addr: u64, access: Access) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use foldspace::frame::{BLOCK_FRAMES, Frame, FrameUse};
-use foldspace::space::{MapRequest, Placement};
+use foldspace::space::{Difference, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
 use foldspace_hosted::{CacheSize, Host, Layouts};
@@ -104,6 +104,54 @@ fn nothing_is_lost_for_want_of_room() {
         host.memory().check(&[&space], &[]).unwrap();
     }
     drop(rest);
+}
+
+/// Snapshots hold pages that no program runs on: they move as well, and going back to one finds them where they are.
+#[test]
+fn snapshots_hold_while_memory_is_compacted() {
+    const PAGES: u64 = 5000;
+    let host = Host::new(32 << 20).unwrap();
+    let (space, _taken) = fragmented(&host, PAGES, 4);
+    let snapshot = space.snapshot().unwrap();
+    // Of its own from here on.
+    let stored = |number: u64| number.is_multiple_of(12);
+    for number in (0..PAGES).filter(|number| stored(*number)) {
+        assert_eq!(space.write(page(number), &(!number).to_le_bytes()), 8);
+    }
+    let second = space.snapshot().unwrap();
+    let spawned = snapshot.spawn().unwrap();
+    let done = host.memory().compact(u32::MAX);
+    assert!(done.blocks >= 2 && done.moved > 100, "{done:?}");
+    settle(&host);
+    let all = [&*space, snapshot.space(), second.space(), &*spawned];
+    host.memory().check(&all, &[]).unwrap();
+    assert_eq!(host.stale(&all), []);
+    let differs = |a: &AddressSpace, b: &AddressSpace| {
+        let mut pages = 0;
+        a.diff(b, |difference| match difference {
+            Difference::Pages { range, .. } => pages += range.pages(),
+            other => panic!("{other:?}"),
+        });
+        pages
+    };
+    let expected = (0..PAGES).filter(|number| number.is_multiple_of(4) && stored(*number)).count() as u64;
+    assert!(expected > 400);
+    assert_eq!((differs(snapshot.space(), &spawned), differs(second.space(), &space)), (0, 0));
+    assert_eq!(differs(snapshot.space(), &space), expected);
+    assert_content(snapshot.space(), PAGES, 4);
+    assert_content(&spawned, PAGES, 4);
+    space.restore(&snapshot).unwrap();
+    assert_content(&space, PAGES, 4);
+    assert_eq!(differs(snapshot.space(), &space), 0);
+    let again = host.memory().compact(u32::MAX);
+    settle(&host);
+    space.restore(&second).unwrap();
+    for number in (0..PAGES).step_by(12) {
+        let mut seen = [0; 8];
+        assert_eq!(space.read(page(number), &mut seen), 8);
+        assert_eq!(u64::from_le_bytes(seen), !number, "{again:?}");
+    }
+    host.memory().check(&all, &[]).unwrap();
 }
 
 /// Everybody stores, forks, maps and unmaps while memory is compacted again and again.

@@ -14,6 +14,7 @@ mod isolation;
 mod keys;
 mod life;
 mod linux;
+mod lost;
 mod merges;
 mod migration;
 mod model;

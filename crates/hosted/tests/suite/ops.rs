@@ -169,6 +169,12 @@ pub enum Op {
     Migrate(Pick, Place),
     /// And that of one of all frames.
     MigrateAny(u16),
+    /// Makes so many blocks of 2 MiB free.
+    Compact(u8),
+    /// The frame at a place is expected to fail.
+    Offline(Pick, Place),
+    /// It has failed.
+    Fail(Pick, Place),
     /// Loads all that was ever touched, on a processor or by the kernel.
     Audit(By),
 }
@@ -336,6 +342,14 @@ fn snapshot_op() -> impl Strategy<Value = Op> {
     ]
 }
 
+fn failure_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => (1u8..4).prop_map(Op::Compact),
+        1 => (any::<u8>(), place()).prop_map(|(s, at)| Op::Offline(s, at)),
+        2 => (any::<u8>(), place()).prop_map(|(s, at)| Op::Fail(s, at)),
+    ]
+}
+
 /// One step among files that several spaces map, fork, cut and let grow.
 pub fn file_op() -> impl Strategy<Value = Op> {
     let p = any::<u8>;
@@ -364,6 +378,7 @@ pub fn file_op() -> impl Strategy<Value = Op> {
         4 => snapshot_op(),
         4 => (p(), place()).prop_map(|(s, at)| Op::Migrate(s, at)),
         2 => any::<u16>().prop_map(Op::MigrateAny),
+        5 => failure_op(),
         1 => by().prop_map(Op::Audit),
     ]
 }
@@ -418,6 +433,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         6 => snapshot_op(),
         4 => (p(), place()).prop_map(|(s, at)| Op::Migrate(s, at)),
         2 => any::<u16>().prop_map(Op::MigrateAny),
+        5 => failure_op(),
         1 => Just(Op::Reclaim),
         2 => by().prop_map(Op::Audit),
     ]

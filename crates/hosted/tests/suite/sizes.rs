@@ -104,8 +104,8 @@ impl Sums {
     }
 }
 
-/// Compares smaps, the rollup, pagemap and mincore of every space with what the tables show.
-pub fn verify(host: &Host, spaces: &[&AddressSpace]) -> Shown {
+/// Compares smaps, the rollup, pagemap and mincore of every space with what the tables show. `is_lost` says of a page of a space whether it was lost with its memory.
+pub fn verify(host: &Host, spaces: &[&AddressSpace], is_lost: impl Fn(usize, VirtAddr) -> bool) -> Shown {
     let shown = Shown::count(host, spaces);
     for (number, space) in spaces.iter().enumerate() {
         let text = String::from_utf8(space.smaps().text(space).expect("heap")).expect("text");
@@ -128,7 +128,7 @@ pub fn verify(host: &Host, spaces: &[&AddressSpace]) -> Shown {
             let asked =
                 vma.range.start().get()..vma.range.end().get().min(vma.range.start().get() + MOST_ASKED * PAGE_SIZE);
             if let Some(asked) = PageRange::new(VirtAddr(asked.start), VirtAddr(asked.end)) {
-                verify_pages(host, space, asked, &shown, number);
+                verify_pages(host, space, asked, &shown, number, &|addr| is_lost(number, addr));
             }
         }
         let mut rollup = Vec::new();
@@ -146,7 +146,14 @@ pub fn page_of(vma: &Vma, addr: VirtAddr) -> u64 {
 }
 
 /// Compares pagemap and mincore of pages of one VMA.
-fn verify_pages(host: &Host, space: &AddressSpace, range: PageRange, shown: &Shown, number: usize) {
+fn verify_pages(
+    host: &Host,
+    space: &AddressSpace,
+    range: PageRange,
+    shown: &Shown,
+    number: usize,
+    is_lost: &dyn Fn(VirtAddr) -> bool,
+) {
     let mut entries = vec![PagemapEntry(u64::MAX); range.pages() as usize];
     space.pagemap(range, FrameNumbers::Shown, &mut entries).expect("heap");
     let mut resident = vec![2; range.pages() as usize];
@@ -166,11 +173,13 @@ fn verify_pages(host: &Host, space: &AddressSpace, range: PageRange, shown: &Sho
             (None, Ok(translation)) => PagemapEntry::PRESENT | u64::from(translation.frame.0),
             // A guard is a swap entry on Linux: 6.18 shows these bits.
             (None, Err(Cause::NotPresent(_))) if space.is_guarded(addr) => 0x4400_0000_0000_009f,
+            (None, Err(Cause::NotPresent(_))) if is_lost(addr) => PagemapEntry::SWAPPED,
             (None, Err(Cause::NotPresent(_))) => 0,
             (None, Err(cause)) => panic!("{addr}: {cause:?}"),
         };
         assert_eq!(entry.0, expected, "pagemap at {addr}: {:#x}, not {expected:#x}", entry.0);
-        let present = expected & PagemapEntry::PRESENT != 0;
+        // What is lost counts as being in memory (`mincore_pte_range` in Linux's `mm/mincore.c`).
+        let present = expected & PagemapEntry::PRESENT != 0 || expected == PagemapEntry::SWAPPED;
         if present || is_private(addr) {
             assert_eq!(resident == 1, present, "mincore at {addr}");
         }

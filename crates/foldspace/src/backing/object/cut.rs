@@ -61,7 +61,7 @@ impl Object {
         cache.take(kept..u64::MAX, |frame| self.forget(frame, &mut garbage));
         let tail = (len % PAGE_SIZE) as usize;
         if tail != 0 {
-            if let Some(last) = cache.get(len / PAGE_SIZE) {
+            if let Some(last) = cache.get(len / PAGE_SIZE).filter(|last| !self.memory.record(*last).is_lost()) {
                 self.memory.record(last).set_dirty();
                 self.memory.write_frame(last, tail, &ZEROS[tail..]);
             }
@@ -105,7 +105,7 @@ impl Object {
         }
         let mut cache = self.cache.lock();
         for (index, bytes) in edges.into_iter().flatten() {
-            if let Some(frame) = cache.get(index) {
+            if let Some(frame) = cache.get(index).filter(|frame| !self.memory.record(*frame).is_lost()) {
                 self.memory.record(frame).set_dirty();
                 self.memory.write_frame(frame, bytes.start, &ZEROS[bytes]);
             }

@@ -1,6 +1,6 @@
 //! What is in the pages: loads, stores, and the objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use foldspace::VirtAddr;
@@ -27,6 +27,8 @@ pub struct ModelObject {
     pub pages: BTreeMap<u64, Vec<u8>>,
     /// Pages that were written to, and those that perhaps were: it depends on what was in memory.
     pub dirty: BTreeMap<u64, Dirty>,
+    /// Pages that were lost with the memory that held them.
+    pub lost: BTreeSet<u64>,
     /// Pages that are committed for it.
     pub committed: u64,
 }
@@ -76,8 +78,17 @@ impl ModelObject {
         page
     }
 
-    /// A write to the file.
+    /// How many bytes from `offset` on there are before one that was lost.
+    pub fn before_lost(&self, offset: u64, len: usize) -> usize {
+        let lost = self.lost.range(offset / PAGE..).next();
+        lost.map_or(len, |index| len.min((index * PAGE).saturating_sub(offset) as usize))
+    }
+
+    /// A write to the file; nothing of it is lost.
     pub fn write_at(&mut self, offset: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         self.len = self.len.max(offset + bytes.len() as u64);
         for (at, byte) in (offset..).zip(bytes) {
             let mut page = self.page(at / PAGE);
@@ -97,6 +108,7 @@ impl ModelObject {
             *source_len = len.min(*source_len);
         }
         self.pages.retain(|index, _| index * PAGE < len);
+        self.lost.retain(|index| index * PAGE < len);
         self.dirty.retain(|index, _| index * PAGE < len);
         if let Some(last) = self.pages.get_mut(&(len / PAGE)) {
             last[(len % PAGE) as usize..].fill(0);
@@ -119,6 +131,7 @@ impl ModelObject {
 
     /// Zeros in place of what was there.
     fn zero(&mut self, bytes: Range<u64>) {
+        self.lost.retain(|index| index * PAGE < bytes.start || bytes.end < (index + 1) * PAGE);
         self.dirty.retain(|index, _| index * PAGE < bytes.start || bytes.end < (index + 1) * PAGE);
         for index in bytes.start / PAGE..bytes.end.min(self.len.next_multiple_of(PAGE)).div_ceil(PAGE) {
             let mut page = self.page(index);
@@ -135,7 +148,7 @@ impl ModelObject {
         }
     }
 
-    /// A read from the file.
+    /// A read from the file, of what is not lost.
     pub fn read_at(&self, offset: u64, len: usize) -> Vec<u8> {
         let end = self.len.min(offset + len as u64);
         let mut bytes = Vec::new();
@@ -171,10 +184,12 @@ impl Model {
         self.objects[object].set_len(len);
         for space in self.spaces.iter_mut().chain(&mut self.snapshots) {
             let areas = &space.areas;
-            space.private.retain(|page, _| {
+            let stays = |page: &Page| {
                 let (start, area) = areas.range(..=page).next_back().expect("what is private is mapped");
                 area.content != Content::Object(object) || (area.offset + (page - start)) * PAGE < len
-            });
+            };
+            space.private.retain(|page, _| stays(page));
+            space.lost.retain(stays);
         }
     }
 
@@ -226,13 +241,25 @@ impl Model {
         if self.spaces[space].guards.contains(&page) {
             return Err(Fault::NotMapped);
         }
-        if let Content::Object(object) = area.content {
-            let own = self.spaces[space].private.contains_key(&page);
-            if !own && area.offset + (page - start) >= self.objects[object].len.div_ceil(PAGE) {
-                return Err(Fault::PastEnd);
-            }
-        }
+        self.content_is_there(space, page, start, &area)?;
         Ok(found)
+    }
+
+    /// Why there is nothing to access at a page of an area that begins at `start`, if there is not: it is past an object's end, or was lost.
+    pub fn content_is_there(&self, space: usize, page: Page, start: Page, area: &Area) -> Result<(), Fault> {
+        let space = &self.spaces[space];
+        if space.lost.contains(&page) {
+            return Err(Fault::Poisoned);
+        }
+        let Content::Object(object) = area.content else { return Ok(()) };
+        let (object, index) = (&self.objects[object], area.offset + (page - start));
+        if space.private.contains_key(&page) {
+            return Ok(());
+        }
+        if index >= object.len.div_ceil(PAGE) {
+            return Err(Fault::PastEnd);
+        }
+        if object.lost.contains(&index) { Err(Fault::Poisoned) } else { Ok(()) }
     }
 
     /// Loads bytes, or as many as there are before a fault, and that.

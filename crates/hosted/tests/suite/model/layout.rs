@@ -30,6 +30,7 @@ impl ModelSpace {
             private: Default::default(),
             lazy: Default::default(),
             guards: Default::default(),
+            lost: Default::default(),
             policy,
         }
     }
@@ -62,6 +63,7 @@ impl ModelSpace {
         }
         self.private.retain(|page, _| !(start..end).contains(page));
         self.guards.retain(|page| !(start..end).contains(page));
+        self.lost.retain(|page| !(start..end).contains(page));
     }
 
     pub(super) fn overlapping(&self, start: Page, end: Page) -> Vec<(Page, Area)> {
@@ -260,6 +262,7 @@ impl ModelSpace {
                 self.note_written(from);
             }
             self.private.retain(|page, _| !(from.max(start)..at).contains(page));
+            self.lost.retain(|page| !(from.max(start)..at).contains(page));
         }
         if holes || at < end { Err(Error::NotMapped) } else { Ok(()) }
     }

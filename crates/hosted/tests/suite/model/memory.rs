@@ -4,7 +4,7 @@ use foldspace::Error;
 use foldspace::space::{Access, Fault, PopulateError};
 use foldspace::vma::VmaFlags;
 
-use super::{Area, Content, Dirty, Model, ModelSpace, PAGE, Page};
+use super::{Area, Content, Dirty, Model, ModelSpace, Page};
 
 impl ModelSpace {
     /// What each area has of a range, up to the first that `may` refuses, or that is locked or does not fit; and how it ends.
@@ -37,6 +37,7 @@ impl ModelSpace {
         for (start, end) in parts {
             let pages: Vec<Page> = self.private.range(start..end).map(|(page, _)| *page).collect();
             self.lazy.extend(pages);
+            self.lost.retain(|page| !(start..end).contains(page));
         }
         outcome
     }
@@ -65,6 +66,7 @@ impl ModelSpace {
             let (from, _) = self.area(start).expect("it is there");
             self.note_written(from);
             self.private.retain(|page, _| !(start..end).contains(page));
+            self.lost.retain(|page| !(start..end).contains(page));
             self.guards.extend(start..end);
         }
         outcome
@@ -89,12 +91,8 @@ impl Model {
             if self.spaces[space].guards.contains(&page) {
                 return Err(PopulateError::Faulted(Fault::NotMapped));
             }
-            let own = self.spaces[space].private.contains_key(&page);
-            if let Content::Object(object) = area.content
-                && !own
-                && area.offset + (page - from) >= self.objects[object].len.div_ceil(PAGE)
-            {
-                return Err(PopulateError::Faulted(Fault::PastEnd));
+            if let Err(fault) = self.content_is_there(space, page, from, &area) {
+                return Err(PopulateError::Faulted(fault));
             }
             if let (Content::Object(object), true, Access::Write) =
                 (area.content, area.flags.contains(VmaFlags::SHARED), access)

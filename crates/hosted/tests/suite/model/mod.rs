@@ -69,6 +69,8 @@ pub struct ModelSpace {
     pub lazy: BTreeSet<Page>,
     /// Pages that nobody may access.
     pub guards: BTreeSet<Page>,
+    /// Pages of its own that were lost with the memory that held them.
+    pub lost: BTreeSet<Page>,
     /// What holds for all address spaces, and what the others have committed.
     pub policy: Policy,
 }
@@ -97,6 +99,7 @@ impl Model {
             } else if area.flags.contains(VmaFlags::WIPE_ON_FORK) {
                 child.private.retain(|page, _| !(start..area.end).contains(page));
                 child.guards.retain(|page| !(start..area.end).contains(page));
+                child.lost.retain(|page| !(start..area.end).contains(page));
             }
         }
         for area in child.areas.values_mut() {
@@ -110,11 +113,16 @@ impl Model {
         self.spaces.iter().chain(&self.snapshots)
     }
 
+    /// As [`Model::all`], to be changed.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut ModelSpace> {
+        self.spaces.iter_mut().chain(&mut self.snapshots)
+    }
+
     /// Tells each space what the others have committed.
     pub fn settle(&mut self, policy: Policy) {
         let objects: u64 = self.objects.iter().map(|object| object.committed).sum();
         let all: u64 = objects + self.all().map(ModelSpace::committed).sum::<u64>();
-        for space in self.spaces.iter_mut().chain(&mut self.snapshots) {
+        for space in self.all_mut() {
             space.policy = Policy { elsewhere: all - space.committed(), ..policy };
         }
     }

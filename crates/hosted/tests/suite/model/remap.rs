@@ -118,6 +118,8 @@ impl ModelSpace {
             self.lazy.range(start..start + len.min(new_len)).map(|page| page - start + target).collect();
         let guards: Vec<Page> =
             self.guards.range(start..start + len.min(new_len)).map(|page| page - start + target).collect();
+        let lost: Vec<Page> =
+            self.lost.range(start..start + len.min(new_len)).map(|page| page - start + target).collect();
         let there = Area { end: target + new_len, ..part(from, area, start) };
         // A second mapping of what is there cuts nothing.
         if len > 0 {
@@ -143,6 +145,7 @@ impl ModelSpace {
         self.lazy.retain(|page| !(target..target + new_len).contains(page));
         self.lazy.extend(lazy);
         self.guards.extend(guards);
+        self.lost.extend(lost);
         if let Err(error) = before.may_commit(self.committed().wrapping_sub(before.committed()) as i64) {
             *self = before;
             return Err(error);

@@ -1,5 +1,7 @@
 //! The manager and the model side by side: every step is done to both, and whatever can be seen is compared.
 
+mod failure;
+mod files;
 mod memory;
 mod notes;
 mod places;
@@ -12,10 +14,9 @@ use std::sync::Arc;
 
 use foldspace::backing::{Identity, Reference, Source};
 use foldspace::frame::Frame;
-use foldspace::migrate::NotMoved;
 use foldspace::space::{Access, Fault, Layout, MapRequest, Placement, Snapshot};
 use foldspace::vma::{Backing, ProtectionKey, VmaFlags};
-use foldspace::{AddressSpace, Error, Memory, Object, PageRange, VirtAddr};
+use foldspace::{AddressSpace, Error, Object, PageRange, VirtAddr};
 use foldspace_hosted::{AccessError, CacheSize, Host, Processor, Refusal};
 
 use crate::model::{
@@ -64,6 +65,10 @@ pub struct World {
     /// Whether every step is first tried with too few frames, at each point where it takes one.
     pub starved: Starved,
     policy: Policy,
+    /// Frames that have failed, or were about to.
+    pub failed: u64,
+    /// Frames that are kept from being used, so that all others are scattered.
+    ballast: Vec<Frame>,
 }
 
 /// Whether frames run out.
@@ -114,6 +119,8 @@ impl World {
             families: 0,
             starved: Starved::No,
             policy,
+            failed: 0,
+            ballast: Vec::new(),
         };
         world.new_space();
         world.new_file(5);
@@ -156,31 +163,6 @@ impl World {
         })
     }
 
-    /// As [`World::attempt_result`], of what may leave pages in the cache of a file that have not been there before.
-    fn attempt_file(&self, mut act: impl FnMut(&World) -> Result<(), Error>) {
-        self.attempt(|world| match act(world) {
-            Err(Error::OutOfMemory) => Attempt::NoMemoryForPage,
-            Ok(()) => Attempt::Over(()),
-            Err(error) => panic!("{error}"),
-        });
-    }
-
-    /// Nothing that a program sees may change.
-    fn migrate(&self, frame: Frame) {
-        let memory = self.host.memory();
-        let movable = memory.frame_use(frame).is_movable();
-        let before = slots(memory, frame);
-        let to = self.attempt(|_| match memory.migrate(frame) {
-            Err(NotMoved::OutOfMemory) => Attempt::NoMemory,
-            Err(NotMoved::Fixed) if !movable => Attempt::Over(None),
-            Err(error) => panic!("{frame:?} stays where it is: {error}"),
-            Ok(to) => Attempt::Over(Some(to)),
-        });
-        if let Some(to) = to {
-            assert_eq!((slots(memory, frame), slots(memory, to)), (0, before), "slots of {frame:?}, {to:?}");
-        }
-    }
-
     fn new_space(&mut self) {
         let layout = self.layout;
         let space = self.attempt_result(|world| AddressSpace::new(world.host.memory(), layout)).expect("enough");
@@ -219,6 +201,7 @@ impl World {
             len,
             pages: Default::default(),
             dirty: Default::default(),
+            lost: Default::default(),
             committed: 0,
         });
     }
@@ -235,6 +218,7 @@ impl World {
             len,
             pages: Default::default(),
             dirty: Default::default(),
+            lost: Default::default(),
             committed: len / PAGE,
         });
         self.model.settle(self.policy);
@@ -406,57 +390,17 @@ impl World {
                 self.model.spaces[space].areas.clear();
                 self.model.spaces[space].private.clear();
                 self.model.spaces[space].guards.clear();
+                self.model.spaces[space].lost.clear();
             }
             Op::NewSpace => self.new_space(),
             Op::NewFile(pages) => self.new_file(pages.into()),
-            Op::ReadFile(object, offset, len) => {
-                let object = object as usize % self.objects.len();
-                let expected = self.model.objects[object].read_at(offset.into(), len.into());
-                let mut seen = vec![0xa5; len.into()];
-                let read = self.attempt(|world| match world.objects[object].read_at(offset.into(), &mut seen) {
-                    Err(Error::OutOfMemory) => Attempt::NoMemoryAfterPart,
-                    Ok(read) if read < expected.len() && world.starved != Starved::No => Attempt::NoMemoryAfterPart,
-                    read => Attempt::Over(read.expect("nothing else can go wrong")),
-                });
-                assert!(seen[..read] == expected, "read of a file: {}", difference(&seen[..read], &expected));
-            }
+            Op::ReadFile(object, offset, len) => self.read_file(object, offset.into(), len.into()),
             Op::WriteFile(object, offset, len, seed) => {
-                let object = object as usize % self.objects.len();
-                let bytes = bytes(seed, len.into());
-                self.attempt(|world| match world.objects[object].write_at(offset.into(), &bytes) {
-                    Err(Error::OutOfMemory) => Attempt::NoMemory,
-                    Ok(written) if written == bytes.len() => Attempt::Over(()),
-                    Ok(_) => Attempt::NoMemoryAfterPart,
-                    Err(error) => panic!("{error}"),
-                });
-                self.model.objects[object].write_at(offset.into(), &bytes);
-                assert_eq!(self.objects[object].len(), self.model.objects[object].len, "length of a file");
+                self.write_file(object, offset.into(), &bytes(seed, len.into()))
             }
-            Op::ResizeFile(object, len) => {
-                let object = object as usize % self.objects.len();
-                // Not even where there is no frame left.
-                if self.starved == Starved::AtEachPoint {
-                    self.host.memory().fail_after(Some(0));
-                }
-                let cut = self.objects[object].set_len(len.into());
-                self.host.memory().fail_after(None);
-                cut.expect("it cannot fail");
-                self.model.set_len(object, len.into());
-            }
-            Op::PunchFile(object, at, len) => {
-                let object = object as usize % self.objects.len();
-                let bytes = u64::from(at)..u64::from(at) + u64::from(len);
-                self.attempt_file(|world| world.objects[object].punch_hole(bytes.clone()));
-                self.model.punch_hole(object, bytes);
-            }
-            Op::EnsureFile(object, at, len) => {
-                let object = object as usize % self.objects.len();
-                let bytes = u64::from(at)..u64::from(at) + u64::from(len);
-                self.attempt_file(|world| world.objects[object].ensure(bytes.clone()));
-                self.model.objects[object].ensure(bytes.clone());
-                let ensured = bytes.start / PAGE..bytes.end.div_ceil(PAGE);
-                assert!(self.objects[object].resident_pages() >= ensured.end - ensured.start);
-            }
+            Op::ResizeFile(object, len) => self.resize_file(object, len.into()),
+            Op::PunchFile(object, at, len) => self.punch_file(object, u64::from(at)..u64::from(at) + u64::from(len)),
+            Op::EnsureFile(object, at, len) => self.ensure_file(object, u64::from(at)..u64::from(at) + u64::from(len)),
             Op::Remove(space, place, len) => {
                 let space = self.space(space);
                 let Some(range) = self.range(space, place, len) else { return };
@@ -484,10 +428,8 @@ impl World {
             Op::DropSnapshot(snapshot) => self.drop_snapshot(snapshot),
             Op::Reclaim => self.host.memory().reclaim(),
             Op::Migrate(space, place) => {
-                let space = self.space(space);
-                let at = VirtAddr(self.page(space, place) * PAGE);
-                if let Ok(shown) = self.host.translate(&self.spaces[space], at) {
-                    self.migrate(shown.frame);
+                if let Some((_, _, frame)) = self.shown_at(space, place) {
+                    self.migrate(frame);
                 }
             }
             Op::MigrateAny(pick) => {
@@ -498,6 +440,9 @@ impl World {
                     self.migrate(movable[pick as usize % movable.len()]);
                 }
             }
+            Op::Compact(blocks) => self.compact(blocks.into()),
+            Op::Offline(space, place) => self.offline(space, place),
+            Op::Fail(space, place) => self.fail(space, place),
             Op::Audit(by) => self.audit(by),
         }
     }
@@ -664,18 +609,21 @@ impl World {
         for (object, model) in self.objects.iter().zip(&self.model.objects) {
             let len = (model.len as usize).min(20 * PAGE as usize);
             let mut seen = vec![0; len];
-            assert_eq!(object.read_at(0, &mut seen), Ok(len), "read of an object");
-            assert!(seen == model.read_at(0, len), "content of an object");
+            let there = model.before_lost(0, len);
+            let expected = if there == 0 && len > 0 { Err(Error::Poisoned) } else { Ok(there) };
+            assert_eq!(object.read_at(0, &mut seen), expected, "read of an object");
+            assert!(seen[..there] == model.read_at(0, there), "content of an object");
         }
     }
 
     /// Ends everything and says how many frames are left over.
     pub fn end(self) -> Host {
-        let World { host, spaces, snapshots, objects, processors, .. } = self;
+        let World { host, spaces, snapshots, objects, processors, ballast, .. } = self;
         drop(processors);
         drop(spaces);
         drop(snapshots);
         drop(objects);
+        ballast.into_iter().for_each(|frame| host.memory().free_contiguous(frame, 0));
         host
     }
 }
@@ -710,11 +658,4 @@ fn difference(seen: &[u8], expected: &[u8]) -> String {
         Some(at) => format!("byte {at} is {:#x}, not {:#x}", seen[at], expected[at]),
         None => format!("{} bytes, not {}", seen.len(), expected.len()),
     }
-}
-
-/// How many slots refer to a frame.
-fn slots(memory: &Memory, frame: Frame) -> usize {
-    let mut count = 0;
-    memory.slots(frame, |_| count += 1);
-    count
 }

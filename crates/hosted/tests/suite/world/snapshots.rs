@@ -117,7 +117,9 @@ impl World {
         assert_eq!(ranges(&gone), beside(&all_before, &all_after), "areas that are gone");
         assert_eq!(ranges(&new), beside(&all_after, &all_before), "areas that are new");
         let (before, after) = (&self.model.snapshots[snapshot], &self.model.spaces[space]);
-        for page in [before, after].into_iter().flat_map(|space| space.private.keys().chain(&space.guards)) {
+        for page in
+            [before, after].into_iter().flat_map(|space| space.private.keys().chain(&space.guards).chain(&space.lost))
+        {
             let states = (state(before, *page), state(after, *page));
             match pages.get(page) {
                 Some(told) => assert_eq!(*told, states, "what page {page:#x} is"),
@@ -130,9 +132,7 @@ impl World {
                 }
             }
         }
-        let known = |page: &Page| {
-            [before, after].iter().any(|space| space.private.contains_key(page) || space.guards.contains(page))
-        };
+        let known = |page: &Page| [before, after].iter().any(|space| state(space, *page) != PageState::Untouched);
         assert!(pages.keys().all(known), "pages are told that nobody has stored to");
     }
 }
@@ -140,6 +140,8 @@ impl World {
 fn state(space: &ModelSpace, page: Page) -> PageState {
     if space.guards.contains(&page) {
         PageState::Guard
+    } else if space.lost.contains(&page) {
+        PageState::Lost
     } else if space.private.contains_key(&page) {
         PageState::Private
     } else {

@@ -32,7 +32,9 @@ impl World {
                 self.verify_page(number, page);
             }
         }
-        let shown = sizes::verify(&self.host, &self.everything());
+        let models: Vec<&ModelSpace> = self.model.all().collect();
+        let is_lost = |number: usize, addr: VirtAddr| models[number].lost.contains(&(addr.get() / PAGE));
+        let shown = sizes::verify(&self.host, &self.everything(), is_lost);
         self.verify_marks(&shown);
         self.verify_dirty(&shown);
         self.verify_paths(&shown);

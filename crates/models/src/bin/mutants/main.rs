@@ -27,6 +27,10 @@ struct Args {
     /// Weakens each memory ordering of what loom explores, instead: names are those of files.
     #[arg(long)]
     orders: bool,
+    /// Asks `foldspace diff` instead of the models: so many operations beside this machine's Linux for each mutation. It has one thread, and notices what shows
+    /// without another.
+    #[arg(long, value_name = "OPERATIONS")]
+    diff: Option<u64>,
     /// Where the copy of the sources and what is built from it goes.
     #[arg(long)]
     target: PathBuf,
@@ -63,6 +67,9 @@ fn main() -> Result<ExitCode> {
     }
     let switch = copy.join(SOURCES).join("sync.rs");
     fs::write(&switch, fs::read_to_string(&switch)? + SWITCH)?;
+    if let Some(operations) = args.diff {
+        return compare(&args, &mutations, &copy, operations);
+    }
     let models = build(&copy, &args.target)?;
     ensure!(explore(&models, 0, ("36", None), args.patience)?.is_none(), "the models fail without any mutation");
     let chosen = |mutation: &Mutation| {
@@ -101,6 +108,41 @@ fn main() -> Result<ExitCode> {
     let missed = found.iter().filter(|(_, caught)| caught.is_none()).count();
     println!("{} mutations, {missed} not caught", found.len());
     Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Has `foldspace diff` notice each mutation, or not.
+fn compare(args: &Args, mutations: &[Mutation], copy: &Path, operations: u64) -> Result<ExitCode> {
+    eprintln!("building the command with all mutations inside");
+    let target = args.target.join("mutants/diff");
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "-q", "--release", "-p", "foldspace-cli", "--target-dir"]).arg(&target).current_dir(copy);
+    ensure!(cargo.env("RUSTFLAGS", "--cap-lints allow").status()?.success(), "the mutants cannot be built");
+    let program = target.join("release/foldspace");
+    let run = |number: usize| -> Result<(bool, f64)> {
+        let began = Instant::now();
+        let mut diff = Command::new(&program);
+        diff.args(["diff", "--seed", "20", "--jobs", &args.jobs.to_string(), "--ops", &operations.to_string()]);
+        let output = diff.env("FOLDSPACE_MUTANT", number.to_string()).output().context("the command does not start")?;
+        Ok((!output.status.success(), began.elapsed().as_secs_f64()))
+    };
+    ensure!(!run(0)?.0, "something differs without any mutation");
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["mutation", "without it that", "noticed", "seconds"]);
+    let mut tried = 0;
+    for (number, mutation) in (1..).zip(mutations) {
+        if !args.names.is_empty() && !args.names.iter().any(|name| mutation.name.contains(name.as_str())) {
+            continue;
+        }
+        let (noticed, seconds) = run(number)?;
+        let noticed = if noticed { "yes" } else { "no" };
+        eprintln!("{}: {noticed}", mutation.name);
+        tried += 1;
+        table.add_row([&*mutation.name, &*mutation.breaks, noticed, &format!("{seconds:.1}")]);
+    }
+    println!("{table}");
+    println!("{tried} mutations, {operations} operations each");
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Weakens each memory ordering in turn.
