@@ -60,6 +60,11 @@ pub struct Run {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub json: Option<Option<PathBuf>>,
 
+    /// Write what `explore` shows: all processes, their VMAs and page tables, at the program's end, and at each moment that a program inside asks for
+    /// (`echo LABEL >/proc/snapshot`)
+    #[arg(long, value_name = "FILE", conflicts_with = "linux")]
+    pub snapshot: Option<PathBuf>,
+
     /// Give up after so many seconds (exit status 124)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
@@ -188,9 +193,9 @@ pub struct Bench {
     #[arg(long, value_name = "OLD.json")]
     pub compare: Option<PathBuf>,
 
-    /// Measure nothing: take the figures from a document of `--json`
+    /// Measure nothing: take the figures from a document of `--json`, or from several that together are one run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "quick", "repeats", "pairs", "cpus", "linux", "accel"])]
-    pub from: Option<PathBuf>,
+    pub from: Vec<PathBuf>,
 
     /// Boots of each system with instructions counted (default: 1; each boot repeats each row)
     #[arg(long, value_name = "N", value_parser = count)]
@@ -315,7 +320,7 @@ pub struct Replay {
 
 #[derive(Args)]
 pub struct Explore {
-    /// What `./x trace -- COMMAND` wrote; without, a short scene
+    /// What `./x trace -- COMMAND` or `run --snapshot FILE` wrote; without, a short scene
     #[arg(value_name = "FILE")]
     pub input: Option<PathBuf>,
 

@@ -14,6 +14,7 @@ mod program;
 mod refusal;
 mod replay;
 mod run;
+mod snapshot;
 mod soak;
 mod verdict;
 

@@ -19,6 +19,7 @@ use crate::json;
 use crate::linux;
 use crate::machine::{self, Ended, Machine, Sink, Streams, System};
 use crate::program;
+use crate::snapshot;
 use crate::verdict::Verdict;
 
 /// How long the command waits for the end of its standard input before it says that it does.
@@ -47,6 +48,7 @@ fn run_and(args: &args::Run, then: Option<fn(&Report) -> Result<()>>) -> Result<
         command: &args.command,
         env: environment(&args.env)?,
         list_frames: then.is_some(),
+        snapshot: args.snapshot.is_some(),
         streams: &streams,
         limit: args.timeout,
         show_log: args.log,
@@ -54,6 +56,9 @@ fn run_and(args: &args::Run, then: Option<fn(&Report) -> Result<()>>) -> Result<
     let ended = task.run(Box::new(io::stdout()), Box::new(io::stderr()))?;
     let verdict = Verdict::of(&ended);
     verdict.explain(&ended, &args.command[0], args.log);
+    if let Some(file) = &args.snapshot {
+        snapshot::write(file, &args.command, &ended.report)?;
+    }
     if let Some(then) = then.filter(|_| args.json.is_none()) {
         then(&ended.report)?;
     }
@@ -76,6 +81,8 @@ pub struct Task<'a> {
     pub env: Vec<Bytes>,
     /// Whether the kernel is to say who maps which frame when the program ends.
     pub list_frames: bool,
+    /// Whether snapshots of all address spaces are kept.
+    pub snapshot: bool,
     pub streams: &'a Streams,
     pub limit: Option<Duration>,
     pub show_log: bool,
@@ -126,6 +133,7 @@ impl Task<'_> {
             stdout: self.streams.stdout,
             stderr: self.streams.stderr,
             list_frames: self.list_frames,
+            snapshot: self.snapshot,
             window: machine::window(),
         };
         tree.add(Job::PATH, Node::file(serde_json::to_vec(&job)?, 0o600));

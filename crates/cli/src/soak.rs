@@ -45,6 +45,7 @@ pub fn soak(args: &args::Soak) -> Result<u8> {
         command: &command,
         env: environment(&[])?,
         list_frames: false,
+        snapshot: false,
         streams: &Streams::CAPTURED,
         limit: Some(length + AROUND),
         show_log: false,

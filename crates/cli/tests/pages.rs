@@ -127,3 +127,15 @@ fn the_viewer_is_drawn_and_nothing_overflows() {
     foldspace().arg("explore").arg("-o").arg(&page).assert().success();
     verify(&page, 1);
 }
+
+#[test]
+fn a_guests_snapshot_is_drawn_and_nothing_overflows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, page) = (dir.path().join("s.json"), dir.path().join("explore.html"));
+    let script =
+        "a=$(seq 1 2000); (echo child >/proc/snapshot; (echo grandchild >/proc/snapshot; true); true); sleep 1 & wait";
+    let option = format!("--snapshot={}", file.display());
+    common::run(common::System::Foldspace, &[&option], &["busybox", "sh", "-c", script]).assert().success();
+    foldspace().arg("explore").arg(&file).arg("-o").arg(&page).assert().success();
+    verify(&page, 1);
+}

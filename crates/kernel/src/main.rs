@@ -11,6 +11,7 @@ mod fs;
 mod log;
 mod mm;
 mod panic;
+mod picture;
 mod power;
 mod process;
 mod sched;

@@ -14,13 +14,13 @@ use crate::fs::procfs::frames::rows;
 use crate::mm::{self, objects, stack};
 use crate::process::exit::ExitStatus;
 use crate::syscall::unknown::{self, UnknownCall};
-use crate::{panic, process};
+use crate::{panic, picture, process};
 
 /// What is written to isa-debug-exit: QEMU then exits with status 33.
 const ORDERLY_EXIT: u32 = 0x10;
 
 /// The port that whoever started the machine listens to.
-const CONTROL_PORT: usize = 2;
+pub const CONTROL_PORT: usize = 2;
 
 static FREE_AT_BOOT_END: AtomicU64 = AtomicU64::new(0);
 
@@ -104,8 +104,30 @@ fn report() {
     let _ = writeln!(port, "]}}");
 }
 
+bitflags::bitflags! {
+    /// What is told when a process ends.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct AtEnd: u8 {
+        /// Who maps which frame.
+        const FRAMES = 1;
+        /// All address spaces.
+        const SNAPSHOT = 2;
+    }
+}
+
+/// A process that was asked to tell something ends, and has its memory still.
+pub fn program_ends(tells: u8) {
+    let tells = AtEnd::from_bits_truncate(tells);
+    if tells.contains(AtEnd::FRAMES) {
+        report_frames();
+    }
+    if tells.contains(AtEnd::SNAPSHOT) {
+        picture::take(b"the program ends");
+    }
+}
+
 /// Who maps which frame now: a line of JSON on the control port for each run of frames.
-pub fn report_frames() {
+fn report_frames() {
     let port = serial(CONTROL_PORT);
     let complete = rows(|row| {
         let (first, count) = row.frames;
@@ -150,7 +172,7 @@ impl fmt::Display for Json<'_> {
 }
 
 /// Bytes as they stand in a string of JSON.
-struct Escaped<'a>(&'a [u8]);
+pub struct Escaped<'a>(pub &'a [u8]);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -36,6 +36,9 @@ pub struct Job {
     /// Whether the kernel is to say who maps which frame when the program ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub list_frames: bool,
+    /// Whether snapshots of all address spaces are kept: at the program's end, and whenever a label is written to `/proc/snapshot`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub snapshot: bool,
     /// The size of the host's terminal, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,

@@ -15,8 +15,10 @@
 
 mod bytes;
 mod job;
+mod moment;
 mod report;
 
 pub use bytes::Bytes;
 pub use job::{Input, Job, Output, Window, ttys};
+pub use moment::{Moment, MomentProcess, MomentSlots, MomentTable};
 pub use report::{Frames, MappedFrames, Report, UnknownCall};

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Moment;
+
 /// One line on the control port. Which fields are there depends on who wrote it: init writes `exit` or `signal`, or
 /// `failure` when it could not start the program; the Foldspace kernel writes the rest when it powers off.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +30,9 @@ pub struct Report {
     /// Who mapped which frame when the program ended, upwards, if the job asked for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mapped_frames: Vec<MappedFrames>,
+    /// The address spaces at moments, if the job asked for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub moments: Vec<Moment>,
     /// System calls that the kernel does not have, once for each number and program.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_syscalls: Vec<UnknownCall>,
@@ -95,6 +100,12 @@ impl Report {
         replace(&mut self.kernel, later.kernel);
         replace(&mut self.frames, later.frames);
         self.mapped_frames.extend(later.mapped_frames);
+        for moment in later.moments {
+            match self.moments.iter_mut().find(|known| known.number == moment.number) {
+                Some(known) => known.merge(moment),
+                None => self.moments.push(moment),
+            }
+        }
         self.unknown_syscalls.extend(later.unknown_syscalls);
     }
 
@@ -122,5 +133,24 @@ mod tests {
         assert_eq!(report.status(), Some(139));
         assert_eq!(report.frames.unwrap().free_at_end, 8);
         assert_eq!(report.unknown_syscalls[0].name, "io_uring_setup");
+    }
+
+    #[test]
+    fn parts_of_a_moment_come_together_whatever_is_between() {
+        let mut report = Report::default();
+        for line in [
+            r#"{"moments":[{"number":1,"label":"after"}]}"#,
+            r#"{"moments":[{"number":1,"processes":[{"pid":7,"parent":1,"name":"sh","root":12}]}]}"#,
+            r#"{"moments":[{"number":2,"label":"end"}]}"#,
+            r#"{"moments":[{"number":1,"processes":[{"pid":7,"maps":["a"]}]}]}"#,
+            r#"{"moments":[{"number":1,"processes":[{"pid":7,"maps":["b"]}]}]}"#,
+            r#"{"moments":[{"number":1,"tables":[{"frame":12,"level":4,"refs":1,"lineage":null,"slots":[[0,1,"table",13,2,1]]}]}]}"#,
+        ] {
+            report.merge(serde_json::from_str(line).unwrap());
+        }
+        let [first, second] = &report.moments[..] else { panic!("two moments") };
+        assert_eq!((first.label.as_str(), second.label.as_str()), ("after", "end"));
+        assert_eq!((first.processes[0].name.as_str(), first.processes[0].maps.concat()), ("sh", "ab".to_owned()));
+        assert_eq!(first.tables[0].slots[0].3, 13);
     }
 }

@@ -12,7 +12,10 @@ const MIB: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Figure {
     Cost,
+    /// More of `VmRSS` than before.
     Resident,
+    /// More of `VmPTE` than before.
+    Tables,
 }
 
 pub fn rows() -> Vec<Row> {
@@ -28,9 +31,11 @@ pub fn rows() -> Vec<Row> {
             let name = format!("heap_{}_{}", usage.name(), fill.name());
             let cost = move |settings: &Settings| run(settings, fill, usage, Figure::Cost);
             rows.push(Row::new(name.clone(), words.clone(), "call", cost).needs_mib(MIB as u64 + 128));
-            if usage == Use::Sparse {
-                let resident = move |settings: &Settings| run(settings, fill, usage, Figure::Resident);
-                let row = Row::new(format!("{name}_resident"), format!("{words}: resident memory"), "call", resident);
+            for (figure, suffix, what) in
+                [(Figure::Resident, "resident", "resident memory"), (Figure::Tables, "tables", "page tables")]
+            {
+                let size = move |settings: &Settings| run(settings, fill, usage, figure);
+                let row = Row::new(format!("{name}_{suffix}"), format!("{words}: {what}"), "call", size);
                 rows.push(row.needs_mib(MIB as u64 + 128).in_unit("KiB"));
             }
         }
@@ -82,25 +87,27 @@ fn map_touch_unmap(settings: &Settings, fill: Fill, touched: usize) -> io::Resul
 
 /// Each run in a process of its own, whose heap is new.
 fn run(settings: &Settings, fill: Fill, usage: Use, figure: Figure) -> io::Result<Figures> {
-    in_children(settings, |shared| {
-        let before = resident_kib()?;
+    // A size is the same each time.
+    let runs = if figure == Figure::Cost { settings.effort.runs(3) } else { 1 };
+    in_children(runs, |shared| {
+        let before = size_kib(figure)?;
         let (cost, outcome) = settings.counter.measure(|| -> io::Result<(Heap, Vec<Block>)> {
             let mut heap = Heap::new(fill)?;
             let blocks = heap::allocate_and_use(&mut heap, MIB, usage)?;
             Ok((heap, blocks))
         });
         let (_heap, blocks) = outcome?;
-        let resident = resident_kib()?.saturating_sub(before);
+        let more = size_kib(figure)?.saturating_sub(before);
         if !heap::holds_the_pattern(&blocks, usage, fill) {
             return Err(io::Error::other("a page does not hold what it should"));
         }
-        shared.set(0, if figure == Figure::Cost { cost } else { resident });
+        shared.set(0, if figure == Figure::Cost { cost } else { more });
         Ok(1)
     })
 }
 
 fn read_reference_memory(settings: &Settings) -> io::Result<Figures> {
-    in_children(settings, |shared| {
+    in_children(settings.effort.runs(3), |shared| {
         let mut heap = Heap::new(Fill::ReferencePage)?;
         let mut blocks = Vec::new();
         for _ in 0..MIB {
@@ -118,10 +125,10 @@ fn read_reference_memory(settings: &Settings) -> io::Result<Figures> {
 }
 
 /// The child stores its figure and returns for how many pages (or calls) it is. An unsupported fill is told to the parent.
-fn in_children(settings: &Settings, work: impl Fn(&Shared) -> io::Result<u64>) -> io::Result<Figures> {
+fn in_children(times: usize, work: impl Fn(&Shared) -> io::Result<u64>) -> io::Result<Figures> {
     let shared = Shared::new()?;
     let mut runs = Vec::new();
-    for _ in 0..settings.effort.runs(3) {
+    for _ in 0..times {
         shared.set(1, 0);
         process::in_child(|| match work(&shared) {
             Ok(count) => {
@@ -139,6 +146,7 @@ fn in_children(settings: &Settings, work: impl Fn(&Shared) -> io::Result<u64>) -
     Ok(runs.into())
 }
 
-fn resident_kib() -> io::Result<u64> {
-    Status::of("self")?.kib("VmRSS").ok_or_else(|| io::Error::other("status has no VmRSS"))
+fn size_kib(figure: Figure) -> io::Result<u64> {
+    let line = if figure == Figure::Tables { "VmPTE" } else { "VmRSS" };
+    Status::of("self")?.kib(line).ok_or_else(|| io::Error::other(format!("status has no {line}")))
 }

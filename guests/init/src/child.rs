@@ -108,9 +108,7 @@ pub fn start(job: &Job, streams: &Streams) -> Result<Pid, Failure> {
     match unsafe { fork() }.map_err(|e| format!("cannot fork: {e}"))? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {
-            if job.list_frames {
-                list_frames();
-            }
+            tell_at_end(job);
             let error = match enter(streams, &cwd) {
                 Ok(()) => execve(&exec, &argv, &env).expect_err("returns only when it failed"),
                 Err(error) => error,
@@ -122,11 +120,16 @@ pub fn start(job: &Job, streams: &Streams) -> Result<Pid, Failure> {
     }
 }
 
-/// When this process ends, whatever it executes, the kernel says who maps which frame. Only Foldspace does.
-fn list_frames() {
-    const PR_FOLDSPACE_LIST_FRAMES: libc::c_int = 0x464f_4c46;
-    // SAFETY: the call takes no pointer.
-    unsafe { libc::prctl(PR_FOLDSPACE_LIST_FRAMES, 1_u64) };
+/// When this process ends, whatever it executes, the kernel says what the job asks for. Only Foldspace does.
+fn tell_at_end(job: &Job) {
+    const PR_FOLDSPACE_TELL_AT_END: libc::c_int = 0x464f_4c46;
+    const FRAMES: u64 = 1;
+    const SNAPSHOT: u64 = 2;
+    let what = if job.list_frames { FRAMES } else { 0 } | if job.snapshot { SNAPSHOT } else { 0 };
+    if what != 0 {
+        // SAFETY: the call takes no pointer.
+        unsafe { libc::prctl(PR_FOLDSPACE_TELL_AT_END, what) };
+    }
 }
 
 /// In the child: the usual signals, a session of its own, the streams, the working directory.

@@ -115,6 +115,7 @@ fn inside(system: System, vmlinuz: Option<&Path>, args: &args::Diff, groups: &st
         command: &command,
         env: environment(&[])?,
         list_frames: false,
+        snapshot: false,
         streams: &Streams::CAPTURED,
         limit: None,
         show_log: false,

@@ -1,10 +1,11 @@
 //! `foldspace explore`: a page on which one sees who shares which page tables, step by step.
 
+mod moments;
 mod record;
 mod scene;
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -13,6 +14,7 @@ use foldspace_replay::strace::Log;
 use foldspace_replay::{Manager, Stores, Translator};
 
 use crate::args;
+use crate::snapshot::Snapshot;
 use record::{Recorder, Recording};
 
 const PAGE: &str = include_str!("page.html");
@@ -34,11 +36,17 @@ pub fn explore(args: &args::Explore) -> Result<u8> {
     Ok(0)
 }
 
-/// A log of strace.
+/// A log of strace, or a guest's snapshot.
 fn from_file(path: &Path, args: &args::Explore) -> Result<Recording> {
     let name = path.display();
+    let cannot_read = || format!("cannot read {name}");
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
     let mut input = BufReader::new(file);
+    if Snapshot::begins_like(input.fill_buf().with_context(cannot_read)?) {
+        let mut text = Vec::new();
+        input.read_to_end(&mut text).with_context(cannot_read)?;
+        return Ok(moments::recording(&Snapshot::parse(&text).with_context(|| format!("{name}"))?));
+    }
     let mut log = Log::new();
     let mut translator = Translator::new(Stores { per_area: args.stores, ..Stores::default() });
     let mut recorder = Recorder::new(Manager::new(MEMORY)?, args.first, args.steps);
@@ -46,7 +54,7 @@ fn from_file(path: &Path, args: &args::Explore) -> Result<Recording> {
     while !recorder.is_full() {
         line.clear();
         // Bytes: a path in a log may be anything.
-        if input.read_until(b'\n', &mut line).with_context(|| format!("cannot read {name}"))? == 0 {
+        if input.read_until(b'\n', &mut line).with_context(cannot_read)? == 0 {
             let rest = translator.finish();
             recorder.take(&rest.operations)?;
             break;

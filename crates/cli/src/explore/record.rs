@@ -1,13 +1,14 @@
 //! What the page is given: the trees of all processes after each step, as what has changed since the step before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use foldspace::AddressSpace;
-use foldspace::proc::{SlotView, Target};
+use foldspace::proc::SlotRun;
 use foldspace::vma::VmaFlags;
 use foldspace_classic::{Operation, Process};
 use foldspace_replay::Manager;
+use foldspace_wire::MomentSlots;
 use serde::{Deserialize, Serialize};
 
 /// A whole sequence.
@@ -44,7 +45,7 @@ pub struct Space {
 }
 
 /// A VMA: first address, one past the last, permissions, what is behind it.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Vma(pub u64, pub u64, pub String, pub String);
 
 /// A table.
@@ -53,19 +54,15 @@ pub struct Node {
     pub level: u8,
     pub refs: u32,
     pub lineage: Option<u32>,
-    pub slots: Vec<Run>,
+    pub slots: Vec<MomentSlots>,
 }
-
-/// Slots in a row that differ only in frames that follow each other: first index, how many, kind, first frame, references, whether writable (0 or 1).
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run(pub u16, pub u16, pub String, pub u32, pub u32, pub u8);
 
 /// What there is at a moment.
 #[derive(Default, Clone)]
-struct State {
-    spaces: BTreeMap<String, Space>,
-    nodes: BTreeMap<u32, Node>,
-    pages: u64,
+pub struct State {
+    pub spaces: BTreeMap<String, Space>,
+    pub nodes: BTreeMap<u32, Node>,
+    pub pages: u64,
 }
 
 /// Takes operations, and notes what each changes.
@@ -157,40 +154,28 @@ impl State {
             if self.nodes.contains_key(&table.frame.0) {
                 return false;
             }
-            let mut slots: Vec<Run> = Vec::new();
-            table.for_each_slot(|slot| push(&mut slots, slot));
+            let mut slots = Vec::new();
+            table.for_each_run(|SlotRun { slot, count }| {
+                let word = slot.target.word().to_owned();
+                slots.push(MomentSlots(slot.index, *count, word, slot.frame.0, slot.refs, u8::from(slot.writable)));
+            });
             let node = Node { level: table.level as u8, refs: table.refs, lineage: table.lineage, slots };
             self.nodes.insert(table.frame.0, node);
             true
         });
     }
-}
 
-fn push(runs: &mut Vec<Run>, slot: SlotView) {
-    let kind = match slot.target {
-        Target::Table => "table",
-        Target::ObjectTable => "object-table",
-        Target::Page => "page",
-        Target::ObjectPage => "object",
-        Target::Reference => "reference",
-        Target::Guard => "guard",
-    };
-    let writable = u8::from(slot.writable);
-    if let Some(Run(first, count, last_kind, frame, refs, last_writable)) = runs.last_mut() {
-        let alike = last_kind == kind && *refs == slot.refs && *last_writable == writable;
-        // Reference pages are the same one over and over.
-        let follows =
-            if kind == "reference" { slot.frame.0 == *frame } else { slot.frame.0 == *frame + u32::from(*count) };
-        if alike && follows && slot.index == *first + *count {
-            *count += 1;
-            return;
-        }
+    /// How many pages the tables lead to, those of reference pages left out.
+    pub fn pages_in_tables(&self) -> u64 {
+        let runs = self.nodes.values().flat_map(|node| &node.slots);
+        let pages = runs.filter(|MomentSlots(_, _, kind, ..)| kind == "page" || kind == "object");
+        let frames = pages.flat_map(|MomentSlots(_, count, _, first, ..)| *first..*first + u32::from(*count));
+        frames.collect::<BTreeSet<u32>>().len() as u64
     }
-    runs.push(Run(slot.index, 1, kind.to_owned(), slot.frame.0, slot.refs, writable));
 }
 
 impl Step {
-    fn between(what: String, old: &State, new: &State) -> Step {
+    pub fn between(what: String, old: &State, new: &State) -> Step {
         let changed =
             |(frame, node): (&u32, &Node)| (old.nodes.get(frame) != Some(node)).then(|| (*frame, node.clone()));
         let space = |(name, space): (&String, &Space)| {

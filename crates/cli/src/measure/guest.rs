@@ -68,6 +68,7 @@ impl Measurement<'_> {
             command: self.command,
             env: environment(&[])?,
             list_frames: false,
+            snapshot: false,
             streams: &Streams::CAPTURED,
             limit: None,
             show_log: false,

@@ -56,6 +56,16 @@ pub fn ratio(much: Option<f64>, little: Option<f64>) -> String {
     }
 }
 
+/// Nanoseconds in a unit that fits.
+pub fn time(ns: f64) -> String {
+    match ns {
+        1e9.. => format!("{:.2} s", ns / 1e9),
+        1e6.. => format!("{:.2} ms", ns / 1e6),
+        1e3.. => format!("{:.2} µs", ns / 1e3),
+        _ => format!("{ns:.0} ns"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +82,10 @@ mod tests {
         assert_eq!(ratio(Some(15_000_000.0), Some(10_000.0)), "1,500 ×");
         assert_eq!(ratio(Some(1.0), Some(0.0)), NONE);
         assert_eq!(ratio(None, Some(1.0)), NONE);
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!([12.0, 1500.0, 2.5e6, 3e9].map(time), ["12 ns", "1.50 µs", "2.50 ms", "3.00 s"]);
     }
 }

@@ -96,6 +96,14 @@ impl DirectMap {
         unsafe { self.ptr(to).copy_from_nonoverlapping(self.ptr(from), PAGE) };
     }
 
+    /// Copies bytes from a frame to a frame, which may be the same; both must have all of them.
+    pub(super) fn move_bytes(&self, (from, at): (Frame, usize), (to, offset): (Frame, usize), len: usize) {
+        assert!(at + len <= PAGE && offset + len <= PAGE, "copied past the end of a frame");
+        point();
+        // SAFETY: invariant 1; both lie inside their frames, and may overlap.
+        unsafe { self.ptr(to).add(offset).copy_from(self.ptr(from).add(at), len) };
+    }
+
     /// Copies bytes out of a frame; both must lie inside it.
     pub(super) fn read(&self, frame: Frame, offset: usize, out: &mut [u8]) {
         assert!(offset + out.len() <= PAGE, "read past the end of a frame");

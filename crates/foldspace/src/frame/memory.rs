@@ -350,6 +350,10 @@ impl Memory {
         self.map.write(frame, offset, bytes);
     }
 
+    pub(crate) fn move_bytes(&self, from: (Frame, usize), to: (Frame, usize), len: usize) {
+        self.map.move_bytes(from, to, len);
+    }
+
     pub(crate) fn word_of_frame(&self, frame: Frame, offset: usize) -> &core::sync::atomic::AtomicU32 {
         self.map.word(frame, offset)
     }

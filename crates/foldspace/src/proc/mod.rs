@@ -17,4 +17,4 @@ pub use maps::Maps;
 pub use pagemap::{FrameNumbers, PagemapEntry};
 pub use query::{Found, Query, Reach};
 pub use smaps::Smaps;
-pub use tables::{SlotView, TableView, Target};
+pub use tables::{SlotRun, SlotView, TableView, Target};

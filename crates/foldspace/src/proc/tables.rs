@@ -52,6 +52,39 @@ pub enum Target {
     Guard,
 }
 
+/// Slots in a row that are alike, and that refer to frames in a row; of a reference page to the same one over and over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotRun {
+    /// The first.
+    pub slot: SlotView,
+    /// How many.
+    pub count: u16,
+}
+
+impl SlotRun {
+    fn continues_with(&self, next: &SlotView) -> bool {
+        let SlotView { index, target, frame, refs, writable } = self.slot;
+        let step = if matches!(target, Target::Reference | Target::Guard) { 0 } else { u32::from(self.count) };
+        index + self.count == next.index
+            && (target, refs, writable) == (next.target, next.refs, next.writable)
+            && frame.0 + step == next.frame.0
+    }
+}
+
+impl Target {
+    /// In a word, for files and pictures.
+    pub fn word(self) -> &'static str {
+        match self {
+            Target::Table => "table",
+            Target::ObjectTable => "object-table",
+            Target::Page => "page",
+            Target::ObjectPage => "object",
+            Target::Reference => "reference",
+            Target::Guard => "guard",
+        }
+    }
+}
+
 impl AddressSpace {
     /// Visits the root and all tables below it, each before those below it. `visit` says whether what is below shall be visited, too: who draws
     /// a shared table once says no the second time. What changes meanwhile may be seen before or after. O(tables visited).
@@ -93,6 +126,22 @@ impl<'a> TableView<'a> {
             let refs = if target == Target::Guard { 0 } else { memory.record(frame).refs() };
             visit(SlotView { index: index.get() as u16, target, frame, refs, writable: entry.is_writable() });
         });
+    }
+
+    /// The same in runs.
+    pub fn for_each_run(&self, mut visit: impl FnMut(&SlotRun)) {
+        let mut run: Option<SlotRun> = None;
+        self.for_each_slot(|slot| match &mut run {
+            Some(run) if run.continues_with(&slot) => run.count += 1,
+            run => {
+                if let Some(ended) = run.replace(SlotRun { slot, count: 1 }) {
+                    visit(&ended);
+                }
+            }
+        });
+        if let Some(last) = run {
+            visit(&last);
+        }
     }
 
     /// Whether it is an object's.

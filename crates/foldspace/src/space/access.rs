@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use super::fault::Force;
 use super::{Access, AddressSpace, Fault};
 use crate::addr::{Level, PAGE_SIZE, USER_END, VirtAddr};
-use crate::backing::Reference;
+use crate::backing::{Object, Reference};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Garbage};
 use crate::table::{Entry, Supply};
@@ -50,6 +50,45 @@ impl AddressSpace {
         self.for_each_page(to, bytes.len(), Access::Write, |frame, offset, at, len| {
             self.memory.write_frame(frame, offset, &bytes[at..at + len]);
         })
+    }
+
+    /// Copies `len` bytes of an object in, from its byte `offset` on, as [`AddressSpace::write`] does, but from page to page. Returns how many: fewer
+    /// at the object's end, and before the first byte that could not be written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Object::read_at`].
+    pub fn write_from(&self, to: VirtAddr, object: &Object, offset: u64, len: usize) -> Result<usize> {
+        let mut done = 0;
+        loop {
+            let at = offset.saturating_add(done as u64);
+            let left = (len - done).min(usize::try_from(object.len().saturating_sub(at)).unwrap_or(usize::MAX));
+            let Some((addr, within, room)) = chunk(to, done, done + left) else { break };
+            let start = (at % PAGE_SIZE) as usize;
+            let bytes = room.min(PAGE_SIZE as usize - start);
+            if bytes == 0 {
+                break;
+            }
+            let copied = {
+                // The object's frame is not reused meanwhile. Not kept while the store's page is made, which may have to wait for a grace period.
+                let _guard = self.memory.pin();
+                match object.frame(at / PAGE_SIZE) {
+                    Ok(Some(frame)) => self.with_page(addr, Access::Write, |page| {
+                        self.memory.move_bytes((frame, start), (page, within), bytes);
+                    }),
+                    // Cut meanwhile.
+                    Ok(None) => break,
+                    Err(error) if done == 0 => return Err(error),
+                    Err(_) => break,
+                }
+            };
+            if copied {
+                done += bytes;
+            } else if self.fault(addr, Access::Write).is_err() {
+                break;
+            }
+        }
+        Ok(done)
     }
 
     /// The aligned 32-bit word at `addr`, in one piece; `None` if a load would fault now: call [`AddressSpace::fault`] and try again. Never faults

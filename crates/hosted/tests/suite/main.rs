@@ -18,6 +18,7 @@ mod lost;
 mod merges;
 mod migration;
 mod model;
+mod object_reads;
 mod object_tables;
 mod ops;
 mod pages;

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::sync::Mutex;
 use arrayvec::ArrayVec;
+use foldspace::Object;
 
 use crate::errno::Errno;
 use crate::mm::uaccess;
@@ -67,6 +68,11 @@ pub trait Sink {
     fn room(&self) -> usize;
     /// Takes bytes, at most [`Sink::room`]; returns how many there was memory for. Fewer than offered means a bad address.
     fn put(&mut self, bytes: &[u8]) -> usize;
+    /// Takes as many bytes of an object from `offset` on as it wants, without a buffer in between, if it can; returns how many there were before the
+    /// object's end or a bad address.
+    fn put_from(&mut self, _object: &Object, _offset: u64) -> Option<Result<usize, Errno>> {
+        None
+    }
 }
 
 /// Supplies the bytes that a write consumes.
@@ -106,6 +112,12 @@ impl Sink for UserBuffer {
         let done = uaccess::write_some(self.addr, bytes);
         self.advance(done);
         done
+    }
+
+    fn put_from(&mut self, object: &Object, offset: u64) -> Option<Result<usize, Errno>> {
+        let done = uaccess::write_from(self.addr, object, offset, self.len);
+        self.advance(*done.as_ref().unwrap_or(&0));
+        Some(done)
     }
 }
 

@@ -234,6 +234,11 @@ impl Regular {
 
     /// Copies from `offset` on; returns the bytes copied.
     pub fn read_into(&self, offset: u64, out: &mut dyn Sink) -> SysResult {
+        if let Some(done) = out.put_from(&self.object, offset) {
+            let done = done?;
+            let rest = out.room() > 0 && offset.saturating_add(done as u64) < self.object.len();
+            return if rest { done_or_fault(done) } else { Ok(done) };
+        }
         if out.room() <= SMALL {
             self.read_chunks(offset, &mut [0; SMALL], out)
         } else {

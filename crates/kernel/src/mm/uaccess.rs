@@ -5,9 +5,9 @@
 
 use alloc::vec::Vec;
 
-use foldspace::VirtAddr;
 use foldspace::addr::PAGE_SIZE;
 use foldspace::space::Access;
+use foldspace::{Object, VirtAddr};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::errno::Errno;
@@ -58,6 +58,16 @@ pub fn write_whatever_key(address: UserAddr, bytes: &[u8]) -> usize {
         userfault::note_kernel_access(address.wrapping_add(done as u64), Access::Write);
     }
     done
+}
+
+/// Copies `len` bytes of an object to the program until its end or a byte that cannot be written; returns how many could.
+pub fn write_from(address: UserAddr, object: &Object, offset: u64, len: usize) -> Result<usize, Errno> {
+    let len = if keys::in_use() { keys::allowed(address, len, Access::Write) } else { len };
+    let done = sched::with_space(|space| space.write_from(VirtAddr(address), object, offset, len)).unwrap_or(Ok(0))?;
+    if done < len && offset.saturating_add(done as u64) < object.len() {
+        userfault::note_kernel_access(address.wrapping_add(done as u64), Access::Write);
+    }
+    Ok(done)
 }
 
 /// Reads a value from the program. Its address need not be aligned.

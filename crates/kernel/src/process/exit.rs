@@ -90,8 +90,9 @@ pub fn exit_thread(status: ExitStatus) -> ! {
 
 fn leave(task: &Arc<Task>, status: ExitStatus) {
     release_memory(task, Leaving::End);
-    if task.process.lists_frames.swap(false, Ordering::Relaxed) {
-        crate::power::report_frames();
+    match task.process.tells_at_end.swap(0, Ordering::Relaxed) {
+        0 => {}
+        wanted => crate::power::program_ends(wanted),
     }
     task.drop_space();
     task.files.release();

@@ -281,8 +281,8 @@ pub struct Process {
     pub posix_timers: Mutex<PosixTimers>,
     /// The program file; `None` before the first exec and after the end.
     pub exe: Mutex<Option<Arc<ExecFile>>>,
-    /// Whether who maps which frame is to be told when it ends.
-    pub lists_frames: AtomicBool,
+    /// What is to be told when it ends: [`crate::power::AtEnd`].
+    pub tells_at_end: AtomicU8,
     /// `PR_SET_CHILD_SUBREAPER`.
     pub subreaper: AtomicBool,
     /// `PR_SET_PDEATHSIG`: a signal's number, 0 for none.
@@ -366,7 +366,7 @@ impl Process {
             counts_cpu_time: AtomicBool::new(false),
             posix_timers: Mutex::default(),
             exe: Mutex::new(exe),
-            lists_frames: AtomicBool::new(false),
+            tells_at_end: AtomicU8::new(0),
             subreaper: AtomicBool::new(false),
             parent_death: AtomicU8::new(0),
             no_new_privileges: AtomicBool::new(false),

@@ -10,6 +10,8 @@ use super::memory::call;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
+use crate::picture;
+use crate::power::AtEnd;
 use crate::process::Task;
 use crate::process::credentials::{
     ALL_CAPABILITIES, CAP_SETPCAP, KEEP_CAPS, LAST_CAPABILITY, NO_AMBIENT_RAISE, SECURE_BITS, SECURE_LOCKS,
@@ -24,8 +26,9 @@ pub const CALLS: &[(Sysno, Handler)] = &[(Sysno::prctl, prctl), (Sysno::arch_prc
 /// every table, 1 shares last-level tables, 2 shares everything; -1 leaves it. Returns the mode that was set before. The number is "FOLD".
 const PR_FOLDSPACE_FORK_MODE: u32 = 0x464f_4c44;
 
-/// `prctl(PR_FOLDSPACE_LIST_FRAMES, 1)`: when this process ends, who maps which frame is written to the control port. Not inherited.
-const PR_FOLDSPACE_LIST_FRAMES: u32 = 0x464f_4c46;
+/// `prctl(PR_FOLDSPACE_TELL_AT_END, what)`: when this process ends, what is written to the control port: 1 who maps which frame, 2 a snapshot of all
+/// address spaces (and from now on one for each label that is written to `/proc/snapshot`), 3 both, 0 nothing. Not inherited.
+const PR_FOLDSPACE_TELL_AT_END: u32 = 0x464f_4c46;
 
 fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [option, value, arg3, arg4, arg5, _] = ctx.args;
@@ -36,8 +39,12 @@ fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     let all_zero = |result: SysResult| if value == 0 { rest_is_zero(result) } else { Err(Errno::EINVAL) };
     match option as u32 {
         PR_FOLDSPACE_FORK_MODE => fork_mode(value),
-        PR_FOLDSPACE_LIST_FRAMES if value <= 1 => {
-            process.lists_frames.store(value == 1, Ordering::Relaxed);
+        PR_FOLDSPACE_TELL_AT_END => {
+            let what = u8::try_from(value).ok().and_then(AtEnd::from_bits).ok_or(Errno::EINVAL)?;
+            if what.contains(AtEnd::SNAPSHOT) {
+                picture::wanted();
+            }
+            process.tells_at_end.store(what.bits(), Ordering::Relaxed);
             Ok(0)
         }
         raw::PR_SET_VMA => {

@@ -7,6 +7,8 @@ use crate::measure::table::{self, number};
 const COUNTED_NOISE: f64 = 0.01;
 /// Times do not; their spreads must not even touch.
 const WALL_NOISE: f64 = 0.10;
+/// Rows in percent lie around nothing: there so many points.
+const POINTS_NOISE: f64 = 1.0;
 
 /// What has become of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,12 +35,11 @@ pub fn compare(old: &Document, new: &Document) -> String {
                     same += 1;
                     continue;
                 }
-                let percent = (figure.median / earlier.median - 1.0) * 100.0;
                 table.add_row([
                     format!("{}, {column}, {unit}", row.row),
                     number(earlier.median),
                     number(figure.median),
-                    format!("{percent:+.1} %"),
+                    in_words(earlier.median, figure.median, row),
                     if change == Change::Better { "better" } else { "WORSE" }.to_owned(),
                 ]);
             }
@@ -68,10 +69,22 @@ fn version(document: &Document) -> &str {
     document.about.commit.as_deref().unwrap_or(&document.about.version)
 }
 
+/// How far apart two medians are.
+fn in_words(old: f64, new: f64, row: &Row) -> String {
+    if row.unit == "%" {
+        format!("{:+.1} points", new - old)
+    } else if old == 0.0 {
+        table::NONE.to_owned()
+    } else {
+        format!("{:+.1} %", (new / old - 1.0) * 100.0)
+    }
+}
+
 /// Worse and better only where the two spreads do not touch, and the medians lie apart.
 fn changed(old: &Figure, new: &Figure, clock: Clock, row: &Row) -> Change {
     let noise = if clock == Clock::Wall || row.unit == "ns" { WALL_NOISE } else { COUNTED_NOISE };
-    let apart = (new.median - old.median).abs() > old.median.abs() * noise;
+    let least = if row.unit == "%" { POINTS_NOISE } else { old.median.abs() * noise };
+    let apart = (new.median - old.median).abs() > least;
     let touching = new.low <= old.high && old.low <= new.high;
     // Of instructions some runs have an interrupt in them: there the medians decide where the spread is wide.
     if !apart || (touching && noise == WALL_NOISE) {
@@ -96,6 +109,17 @@ mod tests {
         // Half as much again, but the spreads touch.
         assert_eq!(changed(&old, &figure(1500.0, 1000.0, 2000.0), Clock::Wall, &row), Change::Same);
         assert_eq!(changed(&old, &figure(1500.0, 1400.0, 2000.0), Clock::Wall, &row), Change::Worse);
+    }
+
+    #[test]
+    fn percent_are_compared_by_points() {
+        let row = Row { unit: "%".to_owned(), ..Row::default() };
+        let changed = |old, new| changed(&Figure::exact(old), &Figure::exact(new), Clock::Counted, &row);
+        assert_eq!((changed(0.0, 0.9), changed(0.0, 1.1)), (Change::Same, Change::Worse));
+        assert_eq!(
+            (in_words(0.0, 1.1, &row), in_words(0.0, 1.1, &Row::default())),
+            ("+1.1 points".to_owned(), "–".to_owned())
+        );
     }
 
     #[test]

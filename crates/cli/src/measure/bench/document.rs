@@ -68,6 +68,9 @@ pub struct SystemFacts {
     pub command_line: String,
     /// What is particular about the build.
     pub build: String,
+    /// How it is configured, where that is known: the options that are set.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub configuration: String,
 }
 
 /// The figures of one experiment.
@@ -143,6 +146,55 @@ impl Document {
         Ok(document)
     }
 
+    /// Adds what was measured in another run of the same version on the same computer. Of rows that both have, those with figures stay; of two with
+    /// figures the later.
+    ///
+    /// # Errors
+    /// If the two do not belong together.
+    pub fn merge(&mut self, later: Self) -> Result<()> {
+        let (mine, theirs) = (&mut self.about, later.about);
+        let setting =
+            |about: &About| (about.qemu.clone(), about.accel.clone(), about.host.processor.clone(), about.cpus);
+        if setting(mine) != setting(&theirs) {
+            bail!("it was measured by another QEMU, or on another computer");
+        }
+        mine.command = format!("{}; {}", mine.command, theirs.command);
+        if mine.commit != theirs.commit {
+            mine.commit = mine.commit.take().zip(theirs.commit).map(|(one, other)| format!("{one}, {other}"));
+        }
+        if mine.effort != theirs.effort {
+            mine.effort = "full".to_owned();
+        }
+        mine.date = theirs.date;
+        mine.repeats = mine.repeats.max(theirs.repeats);
+        mine.pairs = mine.pairs.max(theirs.pairs);
+        mine.seconds += theirs.seconds;
+        mine.host.load = mine.host.load.max(theirs.host.load);
+        for system in later.systems {
+            match self.systems.iter().find(|known| known.name == system.name) {
+                Some(known) if known.version != system.version => {
+                    bail!("{} is {} in one and {} in the other", system.name, known.version, system.version);
+                }
+                Some(_) => {}
+                None => self.systems.push(system),
+            }
+        }
+        for part in later.experiments {
+            let Some(known) = self.experiments.iter_mut().find(|known| known.experiment == part.experiment) else {
+                self.experiments.push(part);
+                continue;
+            };
+            for row in part.rows {
+                match known.rows.iter_mut().find(|mine| mine.row == row.row) {
+                    Some(_) if row.figures.is_empty() => {}
+                    Some(mine) => *mine = row,
+                    None => known.rows.push(row),
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         self.experiments.iter().flat_map(|part| &part.rows)
     }
@@ -154,7 +206,12 @@ impl Document {
     /// A column's title.
     pub fn title<'a>(&'a self, column: &'a str) -> &'a str {
         let system = self.systems.iter().find(|system| system.name == column);
-        system.map(|system| system.title.as_str()).or_else(|| super::reverse::title(column)).unwrap_or(column)
+        let other = match column {
+            "published" => Some("published"),
+            "linux_7_2" => Some("Linux 7.2, lean, counted once"),
+            _ => super::reverse::title(column),
+        };
+        system.map(|system| system.title.as_str()).or(other).unwrap_or(column)
     }
 }
 
@@ -174,7 +231,7 @@ impl Row {
 
     /// Whether more is better, unlike of nearly everything that is measured here.
     pub fn more_is_better(&self) -> bool {
-        self.unit.ends_with("a second") || self.unit == "lines"
+        self.unit.ends_with("a second") || matches!(self.unit.as_str(), "lines" | "times")
     }
 
     /// The best of the Linuxes, where there is one.

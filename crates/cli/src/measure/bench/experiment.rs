@@ -85,6 +85,8 @@ pub struct Derived {
     /// How many of `count` a million instructions of this row make.
     pub lines_of: Option<String>,
     pub count: Option<f64>,
+    /// How many times as much of this row Linux needs as each column: as many executions in the same time.
+    pub times_of: Option<String>,
     pub unit: Option<String>,
     /// What was published for it.
     pub published: Option<f64>,
@@ -97,8 +99,11 @@ pub struct Plot {
     pub title: String,
     #[serde(default)]
     pub clock: Clock,
-    /// The axis of figures; it is logarithmic.
+    /// The axis of figures.
     pub y: String,
+    /// Of that axis.
+    #[serde(default = "logarithmic")]
+    pub y_scale: Scale,
     #[serde(default)]
     pub x: String,
     #[serde(default)]
@@ -111,7 +116,11 @@ pub struct Plot {
     pub dots: Vec<String>,
 }
 
-/// Of the x axis.
+fn logarithmic() -> Scale {
+    Scale::Log
+}
+
+/// Of an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {

@@ -38,6 +38,12 @@ impl Derived {
             let a_million = |figure: &Figure| Figure::exact((count * 1e6 / figure.median).round());
             row.figures = of.figures.iter().map(|(column, figure)| (column.clone(), a_million(figure))).collect();
         }
+        if let Some(of) = find(&self.times_of)
+            && let Some(linux) = of.value("linux")
+        {
+            let times = |figure: &Figure| Figure::exact((linux / figure.median * 100.0).round() / 100.0);
+            row.figures = of.figures.iter().map(|(column, figure)| (column.clone(), times(figure))).collect();
+        }
         (!row.figures.is_empty()).then_some(row)
     }
 }
@@ -135,6 +141,27 @@ mod tests {
     }
 
     #[test]
+    fn times_are_of_the_distributions_linux() {
+        let derived = Derived {
+            row: "times".to_owned(),
+            work: String::new(),
+            of: None,
+            over: None,
+            lines_of: None,
+            count: None,
+            times_of: Some("sqlite".to_owned()),
+            unit: Some("times".to_owned()),
+            published: Some(9.3),
+        };
+        let times = derived.from(&[row("sqlite", Some(50.0), Some(1000.0))]).unwrap();
+        assert_eq!(
+            (times.value("foldspace"), times.value("linux"), times.published),
+            (Some(20.0), Some(1.0), Some(9.3))
+        );
+        assert!(times.more_is_better());
+    }
+
+    #[test]
     fn a_difference_is_derived_for_each_system() {
         let derived = Derived {
             row: "add".to_owned(),
@@ -143,6 +170,7 @@ mod tests {
             over: Some("plain".to_owned()),
             lines_of: None,
             count: None,
+            times_of: None,
             unit: None,
             published: Some(5.4),
         };

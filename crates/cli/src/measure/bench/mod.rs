@@ -47,9 +47,15 @@ pub fn bench(args: &args::Bench) -> Result<u8> {
     let experiments = Experiments::load()?;
     // Before anything takes long.
     let old = args.compare.as_deref().map(read).transpose()?;
-    let document = match &args.from {
-        Some(file) => read(file)?,
-        None => take(args, &experiments)?,
+    let document = match &args.from[..] {
+        [] => take(args, &experiments)?,
+        [first, others @ ..] => {
+            let mut document = read(first)?;
+            for file in others {
+                document.merge(read(file)?).with_context(|| file.display().to_string())?;
+            }
+            document
+        }
     };
     if let Some(dir) = &args.report {
         report::write(dir, &document, &experiments)?;

@@ -1,5 +1,7 @@
 //! The tables of a run for a terminal.
 
+use std::collections::BTreeMap;
+
 use super::document::{Document, Part, Row};
 use super::experiment::Experiments;
 use super::judge::{Behind, behind};
@@ -93,13 +95,21 @@ pub fn spread(row: &Row) -> Option<f64> {
     Some((figure.high - figure.low) / figure.median * 100.0)
 }
 
+/// How many times as long the others took, by the clock: the median of the turns, with the lowest and the highest.
+pub fn times(row: &Row, document: &Document) -> String {
+    let ratios = row.wall_ratio.iter().map(|(column, ratio)| {
+        format!("{} {:.1} × ({:.1} to {:.1})", document.title(column), ratio.median, ratio.low, ratio.high)
+    });
+    ratios.collect::<Vec<_>>().join("; ")
+}
+
 fn table_of(document: &Document, part: &Part) -> comfy_table::Table {
     let columns = columns(document, part);
     let mut header = vec!["work".to_owned()];
     header.extend(columns.iter().map(|column| document.title(column).to_owned()));
     header.extend(["best Linux / Foldspace", "spread", "time", "goal", ""].map(str::to_owned));
     let mut table = table::with_header_of(&header);
-    for row in &part.rows {
+    for row in part.rows.iter().filter(|row| is_measured(row)) {
         let mut cells = vec![label(row)];
         cells.extend(columns.iter().map(|column| maybe(row.value(column))));
         cells.push(ratio(row.best_linux().map(|(_, value)| value), row.value("foldspace")));
@@ -116,13 +126,24 @@ fn table_of(document: &Document, part: &Part) -> comfy_table::Table {
     table
 }
 
-/// Why figures are missing: each reason once.
+/// Why figures are missing: each reason once, with its rows, and the columns where others have a figure.
 pub fn skipped(part: &Part) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for row in &part.rows {
+        let mut columns: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (column, reason) in &row.skipped {
-            lines.push(format!("{} ({column}): {reason}", row.row));
+            columns.entry(reason).or_default().push(column);
+        }
+        for (reason, columns) in columns {
+            let all = !is_measured(row) && columns.len() == row.skipped.len();
+            let row = if all { row.row.clone() } else { format!("{} ({})", row.row, columns.join(", ")) };
+            reasons.entry(reason).or_default().push(row);
         }
     }
-    lines
+    reasons.into_iter().map(|(reason, rows)| format!("{}: {reason}", rows.join(", "))).collect()
+}
+
+/// Whether any column has a figure.
+pub fn is_measured(row: &Row) -> bool {
+    !row.figures.is_empty() || !row.wall.is_empty()
 }

@@ -6,7 +6,7 @@ use super::document::{Document, Part};
 use super::experiment::Experiments;
 use super::judge::behind;
 use super::{print, words};
-use crate::measure::table::{maybe, ratio};
+use crate::measure::table::{maybe, ratio, time};
 
 /// The page.
 pub fn page(document: &Document, experiments: &Experiments) -> Result<String> {
@@ -70,16 +70,18 @@ fn table(document: &Document, part: &Part) -> String {
     let timed = part.rows.iter().any(|row| !row.wall.is_empty());
     let mut header = vec!["work".to_owned()];
     header.extend(columns.iter().map(|column| document.title(column).to_owned()));
-    header.push("best Linux / Foldspace".to_owned());
-    header.extend(timed.then(|| "time".to_owned()));
+    header.extend(["best Linux / Foldspace", "spread"].map(str::to_owned));
+    header.extend(timed.then_some(["time here", "Linux / Foldspace, time"].map(str::to_owned)).into_iter().flatten());
     header.push("goal".to_owned());
     let mut text = format!("| {} |\n| --- |{}\n", header.join(" | "), " ---: |".repeat(header.len() - 1));
-    for row in &part.rows {
+    for row in part.rows.iter().filter(|row| print::is_measured(row)) {
         let mut cells = vec![print::label(row)];
         cells.extend(columns.iter().map(|column| maybe(row.value(column))));
         cells.push(ratio(row.best_linux().map(|(_, value)| value), row.value("foldspace")));
+        cells.push(print::spread(row).map_or_else(String::new, |percent| format!("{percent:.1} %")));
         if timed {
-            cells.push(row.wall_ratio.get("linux").map_or_else(String::new, |ratio| format!("{:.1} ×", ratio.median)));
+            cells.push(row.wall.get("foldspace").map_or_else(String::new, |figure| time(figure.median)));
+            cells.push(print::times(row, document));
         }
         cells.push(match row.met {
             Some(false) => format!("{}, **missed**", row.goal.as_deref().unwrap_or_default()),

@@ -66,9 +66,11 @@ impl Column {
         let number = version.split_once("Debian ").map_or(version.as_str(), |(_, debian)| debian);
         let number = number.split([' ', '-']).next().unwrap_or_default();
         let (title, build) = match self.name {
-            "foldspace" => ("Foldspace".to_owned(), "fork mode full"),
-            "copy" => ("Foldspace, copy".to_owned(), "fork copies every table, as Linux does"),
-            "leaf" => ("Foldspace, leaf".to_owned(), "fork shares the tables of the last level"),
+            "foldspace" => ("Foldspace".to_owned(), "fork shares all tables"),
+            "copy" => ("Foldspace, copy".to_owned(), "the programs ask for forks that copy every table, as Linux does"),
+            "leaf" => {
+                ("Foldspace, leaf".to_owned(), "the programs ask for forks that share the tables of the last level")
+            }
             "lean" => (
                 format!("Linux {number}, lean"),
                 "linux/lean.config: names, userfaultfd, no mitigations, nothing that the experiments do not need",
@@ -85,8 +87,17 @@ impl Column {
                 System::Foldspace => "foldspace.fork=full foldspace.check=0".to_owned(),
             },
             build: build.to_owned(),
+            configuration: if self.name == "lean" { options(LEAN) } else { String::new() },
         })
     }
+}
+
+/// What `./x linux` builds.
+const LEAN: &str = include_str!("../../../../../linux/lean.config");
+
+/// The lines of a configuration that say something.
+fn options(text: &str) -> String {
+    text.lines().filter(|line| line.starts_with("CONFIG_")).collect::<Vec<_>>().join(" ")
 }
 
 /// The version that a bzImage says of itself (Linux, Documentation/arch/x86/boot.rst: `kernel_version`, counted from 0x200).

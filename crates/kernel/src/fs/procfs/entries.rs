@@ -18,6 +18,7 @@ pub(super) const ROOT: &[(&str, Node)] = &[
     ("meminfo", Node::System(SystemFile::Meminfo)),
     ("mounts", Node::MountsLink),
     ("self", Node::SelfLink),
+    ("snapshot", Node::System(SystemFile::Snapshot)),
     ("stat", Node::System(SystemFile::Stat)),
     ("swaps", Node::System(SystemFile::Swaps)),
     ("sys", Node::Directory(Fixed::Sys)),

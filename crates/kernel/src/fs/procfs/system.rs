@@ -109,7 +109,8 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
             text.line(version());
         }
         // To be written only, or shown already.
-        SystemFile::SysrqTrigger
+        SystemFile::Snapshot
+        | SystemFile::SysrqTrigger
         | SystemFile::CompactMemory
         | SystemFile::Kpagecount
         | SystemFile::Kpageflags

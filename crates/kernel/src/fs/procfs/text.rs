@@ -11,6 +11,7 @@ use super::{process, sysctl, system};
 use crate::errno::Errno;
 use crate::fs::file::{Body, File, Whence, seek_within};
 use crate::fs::io::{Sink, Supply, put_all};
+use crate::picture;
 use crate::process::Task;
 use crate::syscall::SysResult;
 
@@ -84,6 +85,10 @@ impl TextBody {
             // Linux's `sysrq_handle_crash`: how to see what a panic looks like. The other letters do nothing here.
             (Node::System(SystemFile::SysrqTrigger), _) => {
                 assert!(value.first() != Some(&b'c'), "sysrq triggered crash");
+                Ok(())
+            }
+            (Node::System(SystemFile::Snapshot), _) => {
+                picture::take(value.trim_ascii());
                 Ok(())
             }
             _ => Err(Errno::EIO),

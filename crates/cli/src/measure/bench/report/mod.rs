@@ -14,7 +14,7 @@ use super::document::{About, Document, Part, Row, SystemFacts};
 use super::experiment::Experiments;
 use super::judge::behind;
 use super::{print, words};
-use crate::measure::table::{maybe, number, ratio};
+use crate::measure::table::{maybe, number, ratio, time};
 
 pub use plot::draw;
 
@@ -131,10 +131,7 @@ fn section(document: &Document, part: &Part, experiments: &Experiments) -> Resul
         }
         if timed {
             cells.push(row.wall.get("foldspace").map_or_else(String::new, |figure| time(figure.median)));
-            let ratios = row.wall_ratio.iter().map(|(column, ratio)| {
-                format!("{} {:.1} × ({:.1} to {:.1})", document.title(column), ratio.median, ratio.low, ratio.high)
-            });
-            cells.push(ratios.collect::<Vec<_>>().join("; "));
+            cells.push(print::times(row, document));
         }
         Line { name: row.row.clone(), label: print::label(row), cells, missed: row.met == Some(false) }
     };
@@ -148,20 +145,10 @@ fn section(document: &Document, part: &Part, experiments: &Experiments) -> Resul
         what: experiment.what.clone(),
         says: words::said(&experiment.says, document)?,
         header,
-        rows: part.rows.iter().map(line).collect(),
+        rows: part.rows.iter().filter(|row| print::is_measured(row)).map(line).collect(),
         plots: plots.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect(),
         skipped: print::skipped(part),
     })
-}
-
-/// Nanoseconds in a unit that fits.
-fn time(ns: f64) -> String {
-    match ns {
-        1e9.. => format!("{:.2} s", ns / 1e9),
-        1e6.. => format!("{:.2} ms", ns / 1e6),
-        1e3.. => format!("{:.2} µs", ns / 1e3),
-        _ => format!("{ns:.0} ns"),
-    }
 }
 
 #[cfg(test)]
@@ -178,6 +165,7 @@ pub mod tests {
             version: "1 <2>".to_owned(),
             command_line: "quiet".to_owned(),
             build: String::new(),
+            configuration: String::new(),
         };
         let row = |name: &str, ours: f64, theirs: f64| {
             let figures = [("foldspace", ours), ("linux", theirs)]
@@ -250,10 +238,5 @@ pub mod tests {
         let text = serde_json::to_string(&document()).unwrap();
         assert_eq!(serde_json::to_string(&Document::parse(&text).unwrap()).unwrap(), text);
         assert!(Document::parse(&text.replace("\"schema\":1", "\"schema\":2")).is_err());
-    }
-
-    #[test]
-    fn times_have_units() {
-        assert_eq!([12.0, 1500.0, 2.5e6, 3e9].map(time), ["12 ns", "1.50 µs", "2.50 ms", "3.00 s"]);
     }
 }

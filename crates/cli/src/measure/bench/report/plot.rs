@@ -1,11 +1,12 @@
 //! Pictures of figures: SVG that stands in a page, in its text's colour.
 
 use anyhow::{Result, anyhow};
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::measure::bench::document::{Clock, Document, Part};
+use crate::measure::bench::document::{Clock, Document, Part, Row};
 use crate::measure::bench::experiment::{Plot, Scale};
 use crate::measure::table::number;
 
@@ -55,6 +56,8 @@ fn colour(column: &str) -> RGBColor {
         "today" => RGBColor(0xe0, 0x7b, 0x2c),
         "before" => RGBColor(0xd2, 0x3f, 0x5f),
         "patches" => RGBColor(0x7a, 0x6f, 0xd8),
+        "published" => RGBColor(0xc9, 0x4f, 0xb5),
+        "linux_7_2" => RGBColor(0x9c, 0x6b, 0x4a),
         _ => RGBColor(0x80, 0x86, 0x8c),
     }
 }
@@ -71,7 +74,7 @@ pub fn draw(plot: &Plot, part: &Part, document: &Document) -> Result<Option<Pict
             |row: &&String| part.rows.iter().any(|known| known.row == **row && !known.by(plot.clock).is_empty());
         plot.dots.iter().filter(known).enumerate().map(|(at, row)| (row.as_str(), at as f64)).collect()
     };
-    let series = series(&rows, plot.clock, part, document);
+    let series = series(&rows, plot, part, document);
     if series.is_empty() {
         return Ok(None);
     }
@@ -79,7 +82,10 @@ pub fn draw(plot: &Plot, part: &Part, document: &Document) -> Result<Option<Pict
     if plot.dots.is_empty() {
         lines(&mut svg, plot, &series)?
     } else {
-        dots(&mut svg, plot, &rows, &series)?
+        match plot.y_scale {
+            Scale::Log => dots(&mut svg, plot, &rows, &series, range(&series), range(&series).log_scale())?,
+            Scale::Linear => dots(&mut svg, plot, &rows, &series, linear_range(&series), linear_range(&series))?,
+        }
     };
     let legend = series.iter().map(|series| {
         let RGBColor(r, g, b) = series.colour;
@@ -88,19 +94,45 @@ pub fn draw(plot: &Plot, part: &Part, document: &Document) -> Result<Option<Pict
     Ok(Some(Picture { svg: in_a_page(&svg, &plot.title), legend: legend.collect() }))
 }
 
-fn series(rows: &[(&str, f64)], clock: Clock, part: &Part, document: &Document) -> Vec<Series> {
+fn series(rows: &[(&str, f64)], plot: &Plot, part: &Part, document: &Document) -> Vec<Series> {
+    let clock = plot.clock;
     let columns = crate::measure::bench::print::columns(document, part);
     let of = |column: String| {
         let points = rows.iter().filter_map(|(name, at)| {
             let row = part.rows.iter().find(|row| row.row == *name)?;
             // A logarithmic axis has no place for nothing.
-            let figure = row.by(clock).get(&column).filter(|figure| figure.low > 0.0)?;
+            let figure =
+                row.by(clock).get(&column).filter(|figure| figure.low > 0.0 || plot.y_scale == Scale::Linear)?;
             Some(Point { at: *at, median: figure.median, low: figure.low, high: figure.high })
         });
         let points: Vec<Point> = points.collect();
         (!points.is_empty()).then(|| Series { colour: colour(&column), column, points })
     };
-    columns.into_iter().filter_map(of).collect()
+    let mut series: Vec<Series> = columns.into_iter().filter_map(of).collect();
+    if clock == Clock::Counted {
+        series.extend(recorded(rows, part, "published", |row| row.published));
+        series.extend(recorded(rows, part, "linux_7_2", |row| row.linux_7_2));
+    }
+    series
+}
+
+/// Figures that no column has: what others published, and a lean Linux 7.2 that was counted once.
+fn recorded(rows: &[(&str, f64)], part: &Part, name: &str, figure: impl Fn(&Row) -> Option<f64>) -> Option<Series> {
+    let points = rows.iter().filter_map(|(name, at)| {
+        let value = figure(part.rows.iter().find(|row| row.row == *name)?)?;
+        Some(Point { at: *at, median: value, low: value, high: value })
+    });
+    let points: Vec<Point> = points.collect();
+    (!points.is_empty()).then(|| Series { column: name.to_owned(), colour: colour(name), points })
+}
+
+/// From nothing, or the lowest if it is below, to a little above the highest.
+fn linear_range(series: &[Series]) -> std::ops::Range<f64> {
+    let all = || series.iter().flat_map(|series| &series.points);
+    let low = all().map(|point| point.low).fold(0.0, f64::min);
+    let high = all().map(|point| point.high).fold(0.0, f64::max);
+    let margin = (high - low).max(1.0) * 0.05;
+    low - margin..high + margin
 }
 
 /// The range of all figures, to the next powers of ten, so that a logarithmic axis has marks.
@@ -153,14 +185,24 @@ fn lines(svg: &mut String, plot: &Plot, series: &[Series]) -> Result<()> {
 }
 
 /// A line for each row, its name above it, and a dot for each column.
-fn dots(svg: &mut String, plot: &Plot, rows: &[(&str, f64)], series: &[Series]) -> Result<()> {
+fn dots<X>(
+    svg: &mut String,
+    plot: &Plot,
+    rows: &[(&str, f64)],
+    series: &[Series],
+    ends: std::ops::Range<f64>,
+    axis: X,
+) -> Result<()>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
     let area = SVGBackend::with_string(svg, (WIDTH, FRAME + ROW * rows.len() as u32)).into_drawing_area();
-    let xs = range(series);
-    let left = xs.start;
+    let (left, right) = (ends.start, ends.end);
     let mut builder = ChartBuilder::on(&area);
     builder.margin(6).margin_right(26).margin_left(14).x_label_area_size(44);
     let ys: RangedCoordf64 = (rows.len() as f64..0.0).into();
-    let mut chart = builder.build_cartesian_2d(xs.clone().log_scale(), ys).map_err(wrong)?;
+    let mut chart = builder.build_cartesian_2d(axis, ys).map_err(wrong)?;
     let text = ("sans-serif", 13).into_font().color(&INK);
     chart
         .configure_mesh()
@@ -178,7 +220,7 @@ fn dots(svg: &mut String, plot: &Plot, rows: &[(&str, f64)], series: &[Series]) 
         .map_err(wrong)?;
     let label = text.pos(Pos::new(HPos::Left, VPos::Top));
     for (name, at) in rows {
-        let line = PathElement::new([(xs.start, at + 0.72), (xs.end, at + 0.72)], GRID.mix(0.3));
+        let line = PathElement::new([(left, at + 0.72), (right, at + 0.72)], GRID.mix(0.3));
         chart.draw_series([line]).map_err(wrong)?;
         chart.draw_series([Text::new((*name).to_owned(), (left, at + 0.08), label.clone())]).map_err(wrong)?;
     }
