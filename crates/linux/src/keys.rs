@@ -14,14 +14,14 @@ pub const PKEY_DISABLE_ACCESS: u32 = 1;
 ///
 /// # Errors
 ///
-/// `EINVAL`: any flag, or unknown rights. `ENOSPC`: no key is free, or the processor has none.
+/// `EINVAL`: any flag, or unknown rights, or the processor has no keys (so Linux, whatever pkeys(7) says). `ENOSPC`: no key is free.
 pub fn pkey_alloc(caller: &impl Caller, flags: u64, rights: u64) -> Result<u32, Errno> {
     if flags != 0 || rights & !PKEY_RIGHTS != 0 {
         return Err(Errno::EINVAL);
     }
     let space = caller.space();
     if !space.memory().has_protection_keys() {
-        return Err(Errno::ENOSPC);
+        return Err(Errno::EINVAL);
     }
     let key = space.update_layout(|layout| layout.keys.give()).ok_or(Errno::ENOSPC)?;
     caller.set_key_rights(key, rights as u32);
