@@ -33,29 +33,33 @@ pub fn set_rights(key: ProtectionKey, rights: u32) {
     }
 }
 
-/// The key of the memory at `addr`, if it is what keeps the current thread from that access.
-pub fn refusing(addr: VirtAddr, access: Access) -> Option<ProtectionKey> {
-    let rights = key_rights()?;
-    let version = sched::with_space(|space| space.vmas())?;
-    let key = version.view().find(addr)?.tag.key();
+/// Whether a thread with these rights is kept from that access to memory that has `key`.
+fn refuses(rights: u32, key: ProtectionKey, access: Access) -> bool {
     let refused = match access {
         Access::Read => NO_ACCESS,
         Access::Write => NO_ACCESS | NO_WRITE,
         Access::Execute => 0,
     };
-    (rights >> (2 * key.number()) & refused != 0).then_some(key)
+    rights >> (2 * key.number()) & refused != 0
+}
+
+/// The key of the memory at `addr`, if it is what keeps the current thread from that access.
+pub fn refusing(addr: VirtAddr, access: Access) -> Option<ProtectionKey> {
+    let rights = key_rights()?;
+    let version = sched::with_space(|space| space.vmas())?;
+    let key = version.view().find(addr)?.tag.key();
+    refuses(rights, key, access).then_some(key)
 }
 
 /// Bytes from `address` on that no key keeps from the current thread, `len` at most.
 pub fn allowed(address: u64, len: usize, access: Access) -> usize {
     let end = address.saturating_add(len as u64);
-    let Some(version) = sched::with_space(|space| space.vmas()) else { return len };
+    let Some((rights, version)) = key_rights().zip(sched::with_space(|space| space.vmas())) else { return len };
     let mut at = VirtAddr(address);
     // What is not mapped is refused for that reason.
     while let Some(vma) = version.view().find_at_or_after(at).filter(|vma| vma.start().get() < end) {
-        let inside = VirtAddr(vma.start().get().max(at.get()));
-        if refusing(inside, access).is_some() {
-            return (inside.get() - address) as usize;
+        if refuses(rights, vma.tag.key(), access) {
+            return (vma.start().max(at).get() - address) as usize;
         }
         at = vma.end();
     }

@@ -96,10 +96,10 @@ impl Userfault {
                 Ok(0)
             }
             COPY => self.copy(argument),
-            ZEROPAGE => self.zero(argument),
+            ZEROPAGE => self.fill_alike(argument, Fill::Zeros),
             WRITEPROTECT => self.protect(argument),
             CONTINUE => self.show(argument),
-            POISON => self.poison(argument),
+            POISON => self.fill_alike(argument, Fill::Poison),
             MOVE => self.shift(argument),
             _ => Err(Errno::EINVAL),
         }
@@ -226,7 +226,8 @@ impl Userfault {
         })
     }
 
-    fn zero(&self, argument: u64) -> SysResult {
+    /// `UFFDIO_ZEROPAGE` and `UFFDIO_POISON`: pages that are all alike.
+    fn fill_alike(&self, argument: u64, page: Fill<'_>) -> SysResult {
         self.check_unchanging(Some(argument.wrapping_add(24)))?;
         let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
         let range = range(start, len)?;
@@ -236,21 +237,7 @@ impl Userfault {
         let space = self.space()?;
         check_one_area(&space, range)?;
         self.for_each_page(range, mode, argument.wrapping_add(24), |at| {
-            space.fill(at, Fill::Zeros, Protection::None).map_err(filling_error)
-        })
-    }
-
-    fn poison(&self, argument: u64) -> SysResult {
-        self.check_unchanging(Some(argument.wrapping_add(24)))?;
-        let [start, len, mode]: [u64; 3] = uaccess::read(argument)?;
-        let range = range(start, len)?;
-        if mode & !DONT_WAKE != 0 {
-            return Err(Errno::EINVAL);
-        }
-        let space = self.space()?;
-        check_one_area(&space, range)?;
-        self.for_each_page(range, mode, argument.wrapping_add(24), |at| {
-            space.fill(at, Fill::Poison, Protection::None).map_err(filling_error)
+            space.fill(at, page, Protection::None).map_err(filling_error)
         })
     }
 

@@ -304,7 +304,7 @@ fn write_fpstate(task: &Arc<Task>, to: u64, fpu: &FpuState) -> Result<(), Errno>
     bytes[SOFTWARE_RESERVED..SOFTWARE_RESERVED + size_of::<SoftwareReserved>()].copy_from_slice(reserved.as_bytes());
     let rights = key_rights();
     if rights.is_some() {
-        let components = u64::read_from_prefix(&bytes[COMPONENTS..]).map_or(0, |(components, _)| components);
+        let components = components_of(&bytes);
         bytes[COMPONENTS..COMPONENTS + 8].copy_from_slice(&(components | KEY_RIGHTS).to_le_bytes());
     }
     write_to_stack(task, to, &bytes)?;
@@ -326,6 +326,11 @@ fn write_to_stack(task: &Arc<Task>, to: u64, bytes: &[u8]) -> Result<(), Errno> 
     }
 }
 
+/// What the header of an XSAVE area says of its components.
+fn components_of(area: &[u8; XSAVE_SIZE]) -> u64 {
+    u64::read_from_prefix(&area[COMPONENTS..]).map_or(0, |(components, _)| components)
+}
+
 /// What a frame says the vector state is to be, and the rights to protection keys. Without the magic words only the legacy part counts (Linux's
 /// `check_xstate_in_sigframe`).
 fn read_fpstate(from: u64) -> Result<(FpuState, u32), Errno> {
@@ -341,7 +346,7 @@ fn read_fpstate(from: u64) -> Result<(FpuState, u32), Errno> {
         let magic: u32 = uaccess::read(from + size as u64)?;
         if magic == FP_XSTATE_MAGIC2 {
             uaccess::read_bytes(from, &mut area)?;
-            let components = u64::read_from_prefix(&area[COMPONENTS..]).map_or(0, |(components, _)| components);
+            let components = components_of(&area);
             let rights = match key_rights_offset() {
                 Some(offset) if components & KEY_RIGHTS != 0 => uaccess::read(from + offset as u64)?,
                 _ => NO_RIGHTS_SAVED,
