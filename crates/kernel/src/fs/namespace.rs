@@ -1,9 +1,13 @@
 //! Files that stand for namespaces: what `/proc/PID/ns/*` leads to.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+use linux_raw_sys::general as raw;
+
 use super::dentry::Dentry;
-use super::file::{Body, File};
+use super::fdtable::AtExec;
+use super::file::{Body, File, OpenFlags};
 use super::inode::{Attributes, Inode, Kind};
 use super::io::{Sink, Supply};
 use super::superblock;
@@ -19,6 +23,17 @@ pub fn dentry(namespace: Namespace) -> Arc<Dentry> {
     Dentry::nowhere(name, inode)
 }
 
+/// Requests (`linux/nsfs.h`).
+const GET_PARENT: u32 = 0xb702;
+const GET_TYPE: u32 = 0xb703;
+
+/// A descriptor for one.
+fn open(task: &Task, namespace: Namespace) -> SysResult {
+    let file = File::new(dentry(namespace.clone()), OpenFlags::empty(), Box::new(NamespaceBody(namespace)));
+    let limit = task.process.limits.lock().soft(raw::RLIMIT_NOFILE) as usize;
+    Ok(task.files.lock().insert_from(0, limit, file, AtExec::Close)? as usize)
+}
+
 /// An open one: whoever has it keeps the namespace.
 pub struct NamespaceBody(pub Namespace);
 
@@ -31,10 +46,17 @@ impl Body for NamespaceBody {
         Err(Errno::EINVAL)
     }
 
-    fn ioctl(&self, _task: &Task, _file: &File, request: u32, _argument: u64) -> SysResult {
-        /// `NS_GET_NSTYPE` (`linux/nsfs.h`).
-        const GET_TYPE: u32 = 0xb703;
-        if request == GET_TYPE { Ok(self.0.flag() as usize) } else { Err(Errno::ENOTTY) }
+    fn ioctl(&self, task: &Task, _file: &File, request: u32, _argument: u64) -> SysResult {
+        match request {
+            GET_TYPE => Ok(self.0.flag() as usize),
+            GET_PARENT => {
+                let Namespace::Pid(pid) = &self.0 else { return Err(Errno::EINVAL) };
+                // What is above one's own is not to be seen (`pidns_get_parent`).
+                let parent = pid.parent().filter(|parent| parent.is_within(&task.process.pid_namespace));
+                open(task, Namespace::Pid(parent.ok_or(Errno::EPERM)?.clone()))
+            }
+            _ => Err(Errno::ENOTTY),
+        }
     }
 
     fn namespace(&self) -> Option<&Namespace> {

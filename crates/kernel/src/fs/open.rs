@@ -160,7 +160,7 @@ fn open_permitted(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, E
         Kind::Fifo(pipe) => pipe::open(pipe, flags)?,
         Kind::Character(number) => device::open(*number)?,
         Kind::Block(_) | Kind::Socket | Kind::Anonymous => return Err(Errno::ENXIO),
-        Kind::Proc(node) => procfs::open(node, flags)?,
+        Kind::Proc(node) => procfs::open(node, inode, flags)?,
         Kind::Namespace(namespace) => Box::new(NamespaceBody(namespace.clone())),
     };
     Ok(File::new(dentry.clone(), flags, body))

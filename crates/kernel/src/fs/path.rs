@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::dentry::{Dentry, NAME_MAX};
 use super::inode::Kind;
 use super::permission::{Asker, Wanted};
-use super::procfs::Jump;
+use super::procfs::{Jump, shown_in};
 use crate::errno::Errno;
 
 /// Symbolic links that one lookup follows (`MAXSYMLINKS`).
@@ -211,7 +211,7 @@ impl<'a> Lookup<'a> {
         }
         match &link.inode.kind {
             Kind::Symlink(target) => Ok(Led::Along(target.to_vec())),
-            Kind::Proc(node) => Ok(match node.link()? {
+            Kind::Proc(node) => Ok(match node.link(shown_in(&link.inode))? {
                 Jump::Path(path) => Led::Along(path),
                 Jump::Dentry { dentry, .. } => Led::To(dentry),
             }),

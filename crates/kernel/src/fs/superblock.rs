@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::inode::DeviceNumber;
 use crate::errno::Errno;
 use crate::mm;
+use crate::process::pid_namespace::PidNamespace;
 
 /// A kind of file system, with the facts that `statfs` and `/proc/filesystems` tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,12 +43,13 @@ impl FsType {
 }
 
 /// A file system instance.
-#[derive(Debug)]
 pub struct Superblock {
     /// Its kind.
     pub kind: FsType,
     /// `st_dev` of its inodes.
     pub device: DeviceNumber,
+    /// Of `/proc`: whose processes it shows.
+    pub processes: Option<Arc<PidNamespace>>,
     next_inode: AtomicU64,
     inodes: AtomicU64,
 }
@@ -55,11 +57,17 @@ pub struct Superblock {
 impl Superblock {
     /// A new instance with a device number of its own (major 0, as Linux gives to file systems without a device).
     pub fn new(kind: FsType) -> Arc<Superblock> {
+        Superblock::showing(kind, None)
+    }
+
+    /// The same, that shows the processes of a namespace.
+    pub fn showing(kind: FsType, processes: Option<Arc<PidNamespace>>) -> Arc<Superblock> {
         static NEXT_MINOR: AtomicU32 = AtomicU32::new(2);
         let minor = NEXT_MINOR.fetch_add(1, Ordering::Relaxed);
         Arc::new(Superblock {
             kind,
             device: DeviceNumber::new(0, minor),
+            processes,
             next_inode: AtomicU64::new(1),
             inodes: AtomicU64::new(0),
         })

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::futex::{self, Leaving};
 use super::signal::info::code;
 use super::signal::{Signal, fatal_pending};
-use super::{Process, Task, ptrace, restore_point, timer, tree};
+use super::{Process, Task, pid_namespace, ptrace, restore_point, timer, tree};
 use crate::mm::uaccess;
 use crate::sched;
 
@@ -124,6 +124,8 @@ fn leave(task: &Arc<Task>, status: ExitStatus) {
     drop(never_run);
     if process.pid == tree::INIT {
         crate::power::first_process_ended(process.final_status());
+    } else if process.is_namespace_init() {
+        pid_namespace::first_process_ends(process);
     }
     tree::process_ended(process, process.final_status(), process.usage());
 }

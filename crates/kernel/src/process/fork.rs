@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::Mutex;
 use foldspace::{AddressSpace, VirtAddr};
 use linux_raw_sys::general as raw;
+use smallvec::SmallVec;
 
 use super::credentials::CAP_SYS_ADMIN;
 use super::exit::VforkDone;
@@ -17,7 +18,7 @@ use super::signal::action::Handlers;
 use super::signal::state::{AlternateStack, TaskSignals};
 use super::slot::Slot;
 use super::task::Trap;
-use super::{Pid, Process, Task, tree};
+use super::{Pid, Process, Task, pid_namespace, tree};
 use crate::arch::{LiveRegisters, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
@@ -32,7 +33,7 @@ use crate::time;
 const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 
 /// What clone is asked for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CloneRequest {
     /// `CLONE_*`, without the exit signal.
     pub flags: u64,
@@ -48,8 +49,8 @@ pub struct CloneRequest {
     pub pidfd: u64,
     /// FS base for `CLONE_SETTLS`.
     pub tls: u64,
-    /// The number that the child is to have; `None` for any.
-    pub pid: Option<i32>,
+    /// The numbers that the child is to have, from that in the innermost namespace; those that are missing may be any.
+    pub pids: SmallVec<[i32; 1]>,
 }
 
 impl CloneRequest {
@@ -96,7 +97,15 @@ pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) ->
     // Bit 7 of the flags is part of clone's exit signal, and only clone3 has it as CLONE_NEWTIME.
     let wanted = request.flags as u32 & (namespaces::KNOWN | namespaces::UNKNOWN);
     namespaces::check(wanted, task.credentials().may(CAP_SYS_ADMIN))?;
-    if request.has(raw::CLONE_PARENT) && task.tgid == tree::INIT {
+    if request.has(raw::CLONE_THREAD) {
+        // Threads of one process are in the same namespaces of processes and users.
+        let for_children = task.namespaces.lock().pid.clone();
+        let apart = !Arc::ptr_eq(&for_children, &task.process.pid_namespace);
+        if apart || request.has(raw::CLONE_NEWPID | raw::CLONE_NEWUSER) {
+            return Err(Errno::EINVAL);
+        }
+    }
+    if request.has(raw::CLONE_PARENT) && task.process.is_namespace_init() {
         return Err(Errno::EINVAL);
     }
     let vfork = request.has(raw::CLONE_VFORK).then(|| VforkDone::new(task.process.clone()));
@@ -114,8 +123,10 @@ pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) ->
     if let Some(pidfd) = pidfd {
         pidfd.fulfil(task, &child, request);
     }
-    let pid = child.pid;
+    let pid = task.number_of(child.pid);
     let event = request.event();
+    // A tracer learns its own number of it.
+    let told = task.trace.lock().tracer.as_ref().map_or(0, |tracer| tracer.process.pid_namespace.number_of(child.pid));
     if request.has(raw::CLONE_PARENT_SETTID) {
         // A bad address is the program's own loss, as on Linux.
         let _ = uaccess::write(request.parent_tid, &pid);
@@ -125,11 +136,11 @@ pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) ->
         forking.done(task);
     }
     if let Some(event) = event {
-        ptrace::stops::event(task, frame, event, u64::from(pid));
+        ptrace::stops::event(task, frame, event, u64::from(told));
     }
     if let Some(vfork) = vfork {
         vfork.wait(task);
-        ptrace::stops::event(task, frame, TraceEvent::VforkDone, u64::from(pid));
+        ptrace::stops::event(task, frame, TraceEvent::VforkDone, u64::from(told));
     }
     Ok(pid)
 }
@@ -225,7 +236,7 @@ fn make(
     if request.has(namespaces::KNOWN) {
         // The child's alone, as new mounts ask for.
         let mut context = fs.lock().clone();
-        namespaces = namespaces.with_new(request.flags as u32 & namespaces::KNOWN, &mut context);
+        namespaces = namespaces.with_new(request.flags as u32 & namespaces::KNOWN, task, &mut context)?;
         if request.has(raw::CLONE_NEWNS) {
             drop(fs.replace(context));
         }
@@ -234,10 +245,10 @@ fn make(
 
     let child = {
         let mut tree = tree::lock();
-        let pid = match request.pid {
-            Some(pid) => tree.allocate_exactly(pid, &credentials)?,
-            None => tree.allocate()?,
-        };
+        let pid = pid_namespace::take(&namespaces.pid, &request.pids, &credentials, |chosen| match chosen {
+            Some(pid) => tree.allocate_exactly(pid),
+            None => tree.allocate(),
+        })?;
         let process = match share(raw::CLONE_THREAD) {
             true => task.process.clone(),
             false => {
@@ -245,7 +256,8 @@ fn make(
                     true => (task.ppid(), task.process.parent_thread.load(Ordering::Relaxed)),
                     false => (task.tgid, task.pid),
                 };
-                Arc::new(Process::child_of(&task.process, pid, parent, start_ns, handlers()))
+                let within = namespaces.pid.clone();
+                Arc::new(Process::child_of(&task.process, pid, within, parent, start_ns, handlers()))
             }
         };
         let child = Arc::new(Task {
@@ -300,7 +312,7 @@ fn make(
     };
     if share(raw::CLONE_CHILD_SETTID) {
         // The child itself would do this first of all, with nobody to tell of a failure.
-        space.write(VirtAddr(request.child_tid), &child.pid.to_le_bytes());
+        space.write(VirtAddr(request.child_tid), &child.own_number().to_le_bytes());
     }
     // A group that ends or stops while a thread is being added takes it along.
     if task.process.group.lock().wants_attention(0) && share(raw::CLONE_THREAD) {

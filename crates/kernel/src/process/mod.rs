@@ -19,6 +19,7 @@ pub mod limits;
 pub mod namespaces;
 pub mod net;
 pub mod oom;
+pub mod pid_namespace;
 pub mod policy;
 pub mod ptrace;
 pub mod restore_point;

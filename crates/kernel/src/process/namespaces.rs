@@ -1,6 +1,6 @@
 //! Namespaces (namespaces(7)): what a thread sees as the machine's names ([`Uts`]), as System V objects ([`Ipc`]), as what is mounted where
-//! ([`MountNamespace`]), as the network ([`Net`]) and as the root of its control groups, of which there is one. Of the others there is one of each, as on a Linux that was built
-//! without them.
+//! ([`MountNamespace`]), as the network ([`Net`]), as processes ([`PidNamespace`]) and as the root of its control groups, of which there is one. Of users and of
+//! time there is one of each, as on a Linux that was built without them.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general as raw;
 use spin::Once;
 
+use super::Task;
 use super::net::Net;
+use super::pid_namespace::PidNamespace;
 use crate::errno::Errno;
 use crate::fs::mount::{self, MountNamespace};
 use crate::fs::path::FsContext;
@@ -54,6 +56,8 @@ pub struct Namespaces {
     pub cgroup: Arc<u64>,
     /// Interfaces, ports and abstract names.
     pub net: Arc<Net>,
+    /// Where its next children will be; where it is itself, [`super::Process::pid_namespace`] says.
+    pub pid: Arc<PidNamespace>,
 }
 
 /// One namespace, by a file.
@@ -69,6 +73,8 @@ pub enum Namespace {
     Cgroup(Arc<u64>),
     /// See [`Net`].
     Net(Arc<Net>),
+    /// See [`PidNamespace`].
+    Pid(Arc<PidNamespace>),
 }
 
 /// The kinds, as `/proc/PID/ns` names them.
@@ -84,13 +90,21 @@ pub enum NamespaceKind {
     Cgroup,
     /// See [`Net`].
     Net,
+    /// See [`super::Process::pid_namespace`].
+    Pid,
+    /// See [`Namespaces::pid`].
+    PidForChildren,
 }
 
 /// Flags for all that there are.
-pub const KNOWN: u32 =
-    raw::CLONE_NEWUTS | raw::CLONE_NEWIPC | raw::CLONE_NEWNS | raw::CLONE_NEWCGROUP | raw::CLONE_NEWNET;
+pub const KNOWN: u32 = raw::CLONE_NEWUTS
+    | raw::CLONE_NEWIPC
+    | raw::CLONE_NEWNS
+    | raw::CLONE_NEWCGROUP
+    | raw::CLONE_NEWNET
+    | raw::CLONE_NEWPID;
 /// And those that there are not.
-pub const UNKNOWN: u32 = raw::CLONE_NEWUSER | raw::CLONE_NEWPID | raw::CLONE_NEWTIME;
+pub const UNKNOWN: u32 = raw::CLONE_NEWUSER | raw::CLONE_NEWTIME;
 
 /// A number for a new one: `st_ino` of its file. The first are Linux's `PROC_UTS_INIT_INO` and `PROC_IPC_INIT_INO`.
 pub fn next_number() -> u64 {
@@ -113,15 +127,29 @@ impl Namespaces {
                 mnt: mount::first().clone(),
                 cgroup: Arc::new(0xefff_fffb),
                 net: Net::first().clone(),
+                pid: PidNamespace::first().clone(),
             })
         };
         FIRST.call_once(make).clone()
     }
 
     /// The same, but new ones where `flags` (`CLONE_NEW*`) ask for that. `fs` is put where the same is in new mounts.
-    #[must_use]
-    pub fn with_new(self: &Arc<Namespaces>, flags: u32, fs: &mut FsContext) -> Arc<Namespaces> {
+    ///
+    /// # Errors
+    /// Of processes: `EINVAL` for who is not where its children are, `ENOSPC` where they are too deep.
+    pub fn with_new(
+        self: &Arc<Namespaces>,
+        flags: u32,
+        task: &Task,
+        fs: &mut FsContext,
+    ) -> Result<Arc<Namespaces>, Errno> {
         let mut new = Namespaces::clone(self);
+        if flags & raw::CLONE_NEWPID != 0 {
+            if !Arc::ptr_eq(&self.pid, &task.process.pid_namespace) {
+                return Err(Errno::EINVAL);
+            }
+            new.pid = PidNamespace::new(&self.pid)?;
+        }
         if flags & raw::CLONE_NEWNS != 0 {
             new.mnt = self.mnt.copy(fs);
         }
@@ -138,7 +166,7 @@ impl Namespaces {
         if flags & raw::CLONE_NEWIPC != 0 {
             new.ipc = Arc::new(Ipc::new(next_number()));
         }
-        Arc::new(new)
+        Ok(Arc::new(new))
     }
 
     /// Puts one in the place of the one of its kind.
@@ -149,18 +177,25 @@ impl Namespaces {
             Namespace::Mnt(mnt) => self.mnt = mnt,
             Namespace::Cgroup(cgroup) => self.cgroup = cgroup,
             Namespace::Net(net) => self.net = net,
+            Namespace::Pid(pid) => self.pid = pid,
         }
     }
 
-    /// The one of a kind.
-    pub fn get(&self, kind: NamespaceKind) -> Namespace {
-        match kind {
-            NamespaceKind::Uts => Namespace::Uts(self.uts.clone()),
-            NamespaceKind::Ipc => Namespace::Ipc(self.ipc.clone()),
-            NamespaceKind::Mnt => Namespace::Mnt(self.mnt.clone()),
-            NamespaceKind::Cgroup => Namespace::Cgroup(self.cgroup.clone()),
-            NamespaceKind::Net => Namespace::Net(self.net.clone()),
-        }
+    /// The one of a kind that `task` is in; `None` is that of its children as long as nobody has begun there.
+    pub fn of(task: &Task, kind: NamespaceKind) -> Option<Namespace> {
+        let all = task.namespaces.lock().clone();
+        Some(match kind {
+            NamespaceKind::Uts => Namespace::Uts(all.uts.clone()),
+            NamespaceKind::Ipc => Namespace::Ipc(all.ipc.clone()),
+            NamespaceKind::Mnt => Namespace::Mnt(all.mnt.clone()),
+            NamespaceKind::Cgroup => Namespace::Cgroup(all.cgroup.clone()),
+            NamespaceKind::Net => Namespace::Net(all.net.clone()),
+            NamespaceKind::Pid => Namespace::Pid(task.process.pid_namespace.clone()),
+            NamespaceKind::PidForChildren => {
+                all.pid.init()?;
+                Namespace::Pid(all.pid.clone())
+            }
+        })
     }
 }
 
@@ -173,6 +208,7 @@ impl Namespace {
             Namespace::Mnt(_) => raw::CLONE_NEWNS,
             Namespace::Cgroup(_) => raw::CLONE_NEWCGROUP,
             Namespace::Net(_) => raw::CLONE_NEWNET,
+            Namespace::Pid(_) => raw::CLONE_NEWPID,
         }
     }
 
@@ -184,6 +220,7 @@ impl Namespace {
             Namespace::Mnt(mnt) => mnt.number,
             Namespace::Cgroup(cgroup) => **cgroup,
             Namespace::Net(net) => net.number,
+            Namespace::Pid(pid) => pid.number,
         }
     }
 
@@ -195,6 +232,7 @@ impl Namespace {
             Namespace::Mnt(_) => "mnt",
             Namespace::Cgroup(_) => "cgroup",
             Namespace::Net(_) => "net",
+            Namespace::Pid(_) => "pid",
         };
         alloc::format!("{kind}:[{}]", self.number()).into_bytes()
     }

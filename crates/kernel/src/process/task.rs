@@ -16,6 +16,7 @@ use super::exec::Program;
 use super::exit::{ExitStatus, VforkDone};
 use super::limits::Limits;
 use super::namespaces::Namespaces;
+use super::pid_namespace::PidNamespace;
 use super::policy::{Class, MemoryPolicy};
 use super::ptrace::Trace;
 use super::restore_point::RestorePoint;
@@ -245,6 +246,8 @@ pub(super) fn prepare_exit() {
 pub struct Process {
     /// The process id.
     pub pid: Pid,
+    /// The innermost namespace in which it has a number.
+    pub pid_namespace: Arc<PidNamespace>,
     /// Process id of the parent (0: none), kept up to date by [`super::tree`].
     pub(super) ppid: AtomicU32,
     /// The thread of the parent that made it, which traces it if it asks to be traced.
@@ -316,6 +319,7 @@ impl Process {
     pub(super) fn child_of(
         parent: &Process,
         pid: Pid,
+        pid_namespace: Arc<PidNamespace>,
         (ppid, parent_thread): (Pid, Pid),
         start_ns: u64,
         handlers: Slot<Handlers>,
@@ -324,6 +328,7 @@ impl Process {
         let copy_flag = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
         Process {
             pid,
+            pid_namespace,
             ppid: AtomicU32::new(ppid),
             parent_thread: AtomicU32::new(parent_thread),
             pgid: AtomicU32::new(parent.pgid()),
@@ -348,6 +353,7 @@ impl Process {
     fn new(handlers: Slot<Handlers>, exe: Option<Arc<ExecFile>>) -> Process {
         Process {
             pid: super::tree::INIT,
+            pid_namespace: PidNamespace::first().clone(),
             ppid: AtomicU32::new(0),
             parent_thread: AtomicU32::new(0),
             pgid: AtomicU32::new(super::tree::INIT),

@@ -73,7 +73,7 @@ impl Event {
 /// What `wait` found out.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
-    /// The child.
+    /// The child, as the caller counts.
     pub pid: Pid,
     /// Its real user id.
     pub uid: u32,
@@ -241,7 +241,8 @@ fn take(tree: &mut Tree, process: &Process, found: Found, options: u32, after: &
         }
     }
     let uid = child_process.uid();
-    let report = Report { pid, uid, event, usage: usage.plus(child_process.children_usage()) };
+    let number = process.pid_namespace.number_of(pid);
+    let report = Report { pid: number, uid, event, usage: usage.plus(child_process.children_usage()) };
     if let Event::Ended(_) = event
         && !keep
     {
@@ -266,7 +267,8 @@ fn take_from_tracer(
         Some(node) => (node.usage().plus(node.process.children_usage()), node.process.ppid() == process.pid),
         None => (task.thread_usage(), false),
     };
-    let report = Report { pid, uid: task.credentials().uid, event, usage };
+    let number = process.pid_namespace.number_of(pid);
+    let report = Report { pid: number, uid: task.credentials().uid, event, usage };
     if options & raw::WNOWAIT != 0 {
         return report;
     }

@@ -16,7 +16,7 @@ use crate::process::futex::key::Scope;
 use crate::process::futex::pi::{self, Patience};
 use crate::process::futex::wait::{self, Pair, Wanted};
 use crate::process::signal::state::Continuation;
-use crate::process::{Pid, Task, find};
+use crate::process::{Pid, Task};
 use crate::time::{monotonic_ns, realtime_ns};
 
 /// The calls of this file.
@@ -247,7 +247,7 @@ fn get_robust_list(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [pid, head, len, ..] = ctx.args;
     let task = match pid as Pid {
         0 => ctx.task.clone(),
-        pid => find(pid).ok_or(Errno::ESRCH)?,
+        pid => ctx.task.find(pid).ok_or(Errno::ESRCH)?,
     };
     if !may_access(ctx.task, &task, AccessAs::Real) {
         return Err(Errno::EPERM);

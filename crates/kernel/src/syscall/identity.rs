@@ -13,10 +13,10 @@ use crate::process::{Pid, tree};
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[
-    (Sysno::getpid, |ctx| Ok(ctx.task.tgid as usize)),
-    (Sysno::gettid, |ctx| Ok(ctx.task.pid as usize)),
-    (Sysno::getppid, |ctx| Ok(ctx.task.ppid() as usize)),
-    (Sysno::getpgrp, |ctx| Ok(ctx.task.process.pgid() as usize)),
+    (Sysno::getpid, |ctx| told(ctx, ctx.task.tgid)),
+    (Sysno::gettid, |ctx| told(ctx, ctx.task.pid)),
+    (Sysno::getppid, |ctx| told(ctx, ctx.task.ppid())),
+    (Sysno::getpgrp, |ctx| told(ctx, ctx.task.process.pgid())),
     (Sysno::getpgid, getpgid),
     (Sysno::setpgid, setpgid),
     (Sysno::getsid, getsid),
@@ -46,18 +46,23 @@ const KEEP: u32 = u32::MAX;
 /// `NGROUPS_MAX`.
 const MAX_GROUPS: usize = 65_536;
 
+/// A pid as the caller counts.
+fn told(ctx: &SyscallContext<'_>, pid: Pid) -> SysResult {
+    Ok(ctx.task.number_of(pid) as usize)
+}
+
 /// A pid argument of which 0 means the caller.
 fn process_of(ctx: &SyscallContext<'_>, pid: u64) -> Result<Pid, Errno> {
     match pid as i32 {
         0 => Ok(ctx.task.tgid),
         ..0 => Err(Errno::ESRCH),
-        pid => Ok(pid as Pid),
+        pid => ctx.task.pid_of(pid as Pid).ok_or(Errno::ESRCH),
     }
 }
 
 fn getpgid(ctx: &mut SyscallContext<'_>) -> SysResult {
     let pid = process_of(ctx, ctx.args[0])?;
-    Ok(tree::process_of_thread(pid).ok_or(Errno::ESRCH)?.pgid() as usize)
+    told(ctx, tree::process_of_thread(pid).ok_or(Errno::ESRCH)?.pgid())
 }
 
 fn setpgid(ctx: &mut SyscallContext<'_>) -> SysResult {
@@ -66,18 +71,19 @@ fn setpgid(ctx: &mut SyscallContext<'_>) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let pid = process_of(ctx, pid)?;
-    let pgid = if pgid as i32 == 0 { pid } else { pgid as Pid };
+    // A number that nobody has is no group's either.
+    let pgid = if pgid as i32 == 0 { pid } else { ctx.task.pid_of(pgid as Pid).unwrap_or(0) };
     tree::set_group(&ctx.task.process, pid, pgid)?;
     Ok(0)
 }
 
 fn getsid(ctx: &mut SyscallContext<'_>) -> SysResult {
     let pid = process_of(ctx, ctx.args[0])?;
-    Ok(tree::process_of_thread(pid).ok_or(Errno::ESRCH)?.sid() as usize)
+    told(ctx, tree::process_of_thread(pid).ok_or(Errno::ESRCH)?.sid())
 }
 
 fn setsid(ctx: &mut SyscallContext<'_>) -> SysResult {
-    Ok(tree::new_session(&ctx.task.process)? as usize)
+    told(ctx, tree::new_session(&ctx.task.process)?)
 }
 
 fn write_three(addresses: &[u64; 6], values: [u32; 3]) -> SysResult {
@@ -316,7 +322,7 @@ fn capget(ctx: &mut SyscallContext<'_>) -> SysResult {
     }
     let sets = match pid {
         0 => ctx.task.credentials().capabilities,
-        pid => crate::process::find(pid as Pid).ok_or(Errno::ESRCH)?.credentials().capabilities,
+        pid => ctx.task.find(pid as Pid).ok_or(Errno::ESRCH)?.credentials().capabilities,
     };
     if data == 0 {
         return Ok(0);
@@ -333,7 +339,7 @@ fn capset(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [header, data, ..] = ctx.args;
     let words = capability_words(header)?;
     let pid: i32 = uaccess::read(header.wrapping_add(4))?;
-    if pid != 0 && pid as Pid != ctx.task.pid {
+    if pid != 0 && pid as Pid != ctx.task.own_number() {
         return Err(Errno::EPERM);
     }
     let old = ctx.task.credentials().capabilities;

@@ -9,7 +9,7 @@ use syscalls::Sysno;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::process::credentials::CAP_SYS_NICE;
-use crate::process::{Task, all, find, tree};
+use crate::process::{Task, all, tree};
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[(Sysno::ioprio_get, ioprio_get), (Sysno::ioprio_set, ioprio_set)];
@@ -32,10 +32,10 @@ fn targets(ctx: &SyscallContext<'_>) -> Result<Vec<Arc<Task>>, Errno> {
     let (which, who) = (ctx.args[0] as u32, ctx.args[1] as u32);
     let found: Vec<Arc<Task>> = match (which, who) {
         (PROCESS, 0) => alloc::vec![ctx.task.clone()],
-        (PROCESS, pid) => find(pid).into_iter().collect(),
+        (PROCESS, pid) => ctx.task.find(pid).into_iter().collect(),
         (GROUP, group) => {
-            let group = if group == 0 { ctx.task.process.pgid() } else { group };
-            tree::group(group).iter().filter_map(|process| process.leader()).collect()
+            let group = if group == 0 { Some(ctx.task.process.pgid()) } else { ctx.task.pid_of(group) };
+            group.map_or_else(Vec::new, tree::group).iter().filter_map(|process| process.leader()).collect()
         }
         (USER, uid) => {
             let uid = if uid == 0 { ctx.task.credentials().uid } else { uid };

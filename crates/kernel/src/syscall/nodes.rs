@@ -7,10 +7,10 @@ use super::memory::in_space;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
+use crate::process::Pid;
 use crate::process::access::{AccessAs, may_access};
 use crate::process::credentials::CAP_SYS_NICE;
 use crate::process::policy::MemoryPolicy;
-use crate::process::{Pid, find};
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[
@@ -195,7 +195,7 @@ fn migrate_pages(ctx: &mut SyscallContext<'_>) -> SysResult {
     let to = read_nodes(to, bits)?;
     let task = match pid as Pid {
         0 => ctx.task.clone(),
-        pid => find(pid).ok_or(Errno::ESRCH)?,
+        pid => ctx.task.find(pid).ok_or(Errno::ESRCH)?,
     };
     if !may_access(ctx.task, &task, AccessAs::Real) {
         return Err(Errno::EPERM);

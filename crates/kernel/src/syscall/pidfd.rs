@@ -38,7 +38,7 @@ fn pidfd_open(ctx: &mut SyscallContext<'_>) -> SysResult {
     if flags & !(PIDFD_NONBLOCK | PIDFD_THREAD) != 0 || pid <= 0 {
         return Err(Errno::EINVAL);
     }
-    let task = find(pid as u32).ok_or(Errno::ESRCH)?;
+    let task = ctx.task.find(pid as u32).ok_or(Errno::ESRCH)?;
     let means = match flags & PIDFD_THREAD {
         0 if !task.is_leader() => return Err(Errno::ENOENT),
         0 => PidFd::process(task.process.clone()),
@@ -76,6 +76,10 @@ fn pidfd_send_signal(ctx: &mut SyscallContext<'_>) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let target = of_descriptor(ctx.task, fd as i32).or_else(|_| of_directory(ctx.task, fd as i32))?;
+    // Only what one sees can be sent to (`access_pidfd_pidns`).
+    if !target.of().pid_namespace.is_within(&ctx.task.process.pid_namespace) {
+        return Err(Errno::EINVAL);
+    }
     let scope = match flags {
         0 if target.is_thread() => SIGNAL_THREAD,
         0 => SIGNAL_THREAD_GROUP,
@@ -89,7 +93,7 @@ fn pidfd_send_signal(ctx: &mut SyscallContext<'_>) -> SysResult {
         0 => {
             let how = if scope == SIGNAL_THREAD { code::SI_TKILL } else { code::SI_USER };
             let known = signal.and_then(Result::ok).unwrap_or(Signal::HUP);
-            SigInfo::user(known, how, ctx.task.tgid, ctx.task.credentials().uid)
+            SigInfo::user(known, how, ctx.task.number_of(ctx.task.tgid), ctx.task.credentials().uid)
         }
         address => {
             let (said, info) = SigInfo::read_with_number(address, signal.and_then(Result::ok).unwrap_or(Signal::HUP))?;

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as raw;
+use smallvec::SmallVec;
 use syscalls::Sysno;
 use zerocopy::FromBytes;
 
@@ -16,6 +17,7 @@ use crate::process::exec::arguments::Arguments;
 use crate::process::exec::execute;
 use crate::process::exit::ExitStatus;
 use crate::process::fork::{CloneRequest, clone as clone_task};
+use crate::process::pid_namespace::DEEPEST;
 use crate::process::wait::{WAIT4_OPTIONS, WAITID_OPTIONS, Which, wait};
 
 /// The calls of this file.
@@ -57,7 +59,16 @@ fn clone(ctx: &mut SyscallContext<'_>) -> SysResult {
     // The upper half belongs to clone3.
     let flags = u64::from(flags as u32);
     let (flags, exit_signal) = (flags & !CSIGNAL, flags & CSIGNAL);
-    let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, pidfd: parent_tid, tls, pid: None };
+    let request = CloneRequest {
+        flags,
+        exit_signal,
+        stack,
+        parent_tid,
+        child_tid,
+        pidfd: parent_tid,
+        tls,
+        pids: SmallVec::new(),
+    };
     Ok(clone_task(ctx.task, ctx.frame, &request)? as usize)
 }
 
@@ -71,7 +82,7 @@ fn clone3(ctx: &mut SyscallContext<'_>) -> SysResult {
     let words: [u64; CLONE_ARGS_WORDS] = read_struct(address, size, CLONE_ARGS_SIZE_VER0)?;
     let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _cgroup] =
         words;
-    let pid = wanted_pid(set_tid, set_tid_size)?;
+    let pids = wanted_pids(set_tid, set_tid_size)?;
     /// Everything that Linux 6.18 knows, `CLONE_CLEAR_SIGHAND` included; cgroups are not here.
     const KNOWN: u64 = 0x1_ffff_ffff & !CSIGNAL;
     if flags & !KNOWN != 0 || flags & u64::from(raw::CLONE_DETACHED) != 0 {
@@ -84,18 +95,16 @@ fn clone3(ctx: &mut SyscallContext<'_>) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let stack = stack.checked_add(stack_size).ok_or(Errno::EINVAL)?;
-    let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, pidfd, tls, pid };
+    let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, pidfd, tls, pids };
     Ok(clone_task(ctx.task, ctx.frame, &request)? as usize)
 }
 
-/// The number that a child is to have: one for each namespace that it is in, and there is one.
-fn wanted_pid(numbers: u64, count: u64) -> Result<Option<i32>, Errno> {
-    match (numbers, count) {
-        (0, 0) => Ok(None),
-        (0, _) | (_, 0) => Err(Errno::EINVAL),
-        (numbers, 1) => uaccess::read(numbers).map(Some),
-        _ => Err(Errno::EINVAL),
+/// The numbers that a child is to have: at most one for each namespace that it is in.
+fn wanted_pids(numbers: u64, count: u64) -> Result<SmallVec<[i32; 1]>, Errno> {
+    if count > DEEPEST as u64 || (numbers == 0) != (count == 0) {
+        return Err(Errno::EINVAL);
     }
+    (0..count).map(|index| uaccess::read(numbers.wrapping_add(4 * index))).collect()
 }
 
 /// Reads a structure that grows from version to version (`copy_struct_from_user`): what is missing is zero, what is unknown must be.
@@ -183,7 +192,12 @@ fn exit_group(ctx: &mut SyscallContext<'_>) -> SysResult {
 
 fn set_tid_address(ctx: &mut SyscallContext<'_>) -> SysResult {
     ctx.task.clear_child_tid.store(ctx.args[0], Ordering::Relaxed);
-    Ok(ctx.task.pid as usize)
+    Ok(ctx.task.own_number() as usize)
+}
+
+/// What the caller's number means; 0, which nobody has, where it means nothing.
+fn known(ctx: &SyscallContext<'_>, number: Pid) -> Pid {
+    ctx.task.pid_of(number).unwrap_or(0)
 }
 
 fn wait4(ctx: &mut SyscallContext<'_>) -> SysResult {
@@ -198,8 +212,8 @@ fn wait4(ctx: &mut SyscallContext<'_>) -> SysResult {
     let which = match pid {
         -1 => Which::Any,
         0 => Which::Group(ctx.task.process.pgid()),
-        ..-1 => Which::Group(pid.unsigned_abs()),
-        _ => Which::Process(pid as Pid),
+        ..-1 => Which::Group(known(ctx, pid.unsigned_abs())),
+        _ => Which::Process(known(ctx, pid as Pid)),
     };
     let Some(report) = wait(ctx.task, which, options | raw::WEXITED)? else { return Ok(0) };
     if usage != 0 {
@@ -220,9 +234,9 @@ fn waitid(ctx: &mut SyscallContext<'_>) -> SysResult {
     }
     let which = match kind {
         raw::P_ALL => Which::Any,
-        raw::P_PID if id > 0 => Which::Process(id as Pid),
+        raw::P_PID if id > 0 => Which::Process(known(ctx, id as Pid)),
         raw::P_PGID if id == 0 => Which::Group(ctx.task.process.pgid()),
-        raw::P_PGID if id > 0 => Which::Group(id as Pid),
+        raw::P_PGID if id > 0 => Which::Group(known(ctx, id as Pid)),
         raw::P_PIDFD if id >= 0 => {
             let file = ctx.task.files.lock().get(id)?;
             let target = file.body.pidfd().ok_or(Errno::EBADF)?;

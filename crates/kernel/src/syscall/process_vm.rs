@@ -9,8 +9,8 @@ use syscalls::Sysno;
 use super::memory::call;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
+use crate::process::Pid;
 use crate::process::access::{AccessAs, may_access};
-use crate::process::{Pid, find};
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[(Sysno::process_vm_readv, readv), (Sysno::process_vm_writev, writev)];
@@ -34,7 +34,7 @@ fn vectors(ctx: &SyscallContext<'_>) -> Vectors {
 
 /// The address space of a thread that the caller may look into. `ESRCH`, `EPERM`.
 fn space_of(ctx: &SyscallContext<'_>, pid: Pid) -> Result<Arc<AddressSpace>, Errno> {
-    let task = find(pid).ok_or(Errno::ESRCH)?;
+    let task = ctx.task.find(pid).ok_or(Errno::ESRCH)?;
     if !may_access(ctx.task, &task, AccessAs::Real) {
         return Err(Errno::EPERM);
     }

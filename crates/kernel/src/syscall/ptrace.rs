@@ -49,7 +49,7 @@ fn ptrace(ctx: &mut SyscallContext<'_>) -> SysResult {
         control::trace_me(ctx.task)?;
         return Ok(0);
     }
-    let target = control::target(pid as Pid)?;
+    let target = ctx.task.find(pid as Pid).ok_or(Errno::ESRCH)?;
     match number {
         request::PTRACE_ATTACH => control::attach(ctx.task, &target, Manner::Attached, 0)?,
         request::PTRACE_SEIZE => {

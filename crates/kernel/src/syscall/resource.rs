@@ -9,7 +9,7 @@ use crate::mm::uaccess;
 use crate::process::credentials::CAP_SYS_RESOURCE;
 use crate::process::limits::{Limit, MAX_FILES};
 use crate::process::timer::cpu;
-use crate::process::{Pid, Process, tree};
+use crate::process::{Pid, Process};
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[
@@ -86,7 +86,7 @@ fn prlimit64(ctx: &mut SyscallContext<'_>) -> SysResult {
     let before = match pid as Pid {
         0 => exchange(ctx, &ctx.task.process, resource as u32, new)?,
         pid => {
-            let process = tree::process_of_thread(pid).ok_or(Errno::ESRCH)?;
+            let process = ctx.task.find_process(pid).ok_or(Errno::ESRCH)?;
             let ids = ctx.task.credentials();
             if !ids.is_privileged() && process.uid() != ids.uid {
                 return Err(Errno::EPERM);

@@ -11,7 +11,7 @@ use crate::arch::{self, PerCpu};
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::credentials::CAP_SYS_NICE;
-use crate::process::{Pid, Process, Task, find, rseq as sequences, tree};
+use crate::process::{Pid, Process, Task, rseq as sequences, tree};
 use crate::sched;
 
 /// The calls of this file.
@@ -37,7 +37,7 @@ pub(super) fn target(ctx: &SyscallContext<'_>) -> Result<Arc<Task>, Errno> {
     match ctx.args[0] as i32 {
         ..0 => Err(Errno::EINVAL),
         0 => Ok(ctx.task.clone()),
-        pid => find(pid as Pid).ok_or(Errno::ESRCH),
+        pid => ctx.task.find(pid as Pid).ok_or(Errno::ESRCH),
     }
 }
 
@@ -86,9 +86,9 @@ fn priority_targets(ctx: &SyscallContext<'_>) -> Result<alloc::vec::Vec<Arc<Proc
     let own = &ctx.task.process;
     let found = match (which as u32, who as u32) {
         (raw::PRIO_PROCESS, 0) => alloc::vec![own.clone()],
-        (raw::PRIO_PROCESS, pid) => tree::process_of_thread(pid).into_iter().collect(),
+        (raw::PRIO_PROCESS, pid) => ctx.task.find_process(pid).into_iter().collect(),
         (raw::PRIO_PGRP, 0) => tree::group(own.pgid()),
-        (raw::PRIO_PGRP, pgid) => tree::group(pgid),
+        (raw::PRIO_PGRP, pgid) => ctx.task.find_group(pgid),
         (raw::PRIO_USER, uid) => {
             let uid = if uid == 0 { own.uid() } else { uid };
             tree::processes().into_iter().filter(|process| process.uid() == uid).collect()

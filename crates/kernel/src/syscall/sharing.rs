@@ -13,7 +13,7 @@ use crate::mm::uaccess;
 use crate::process::access::{AccessAs, may_access};
 use crate::process::credentials::CAP_SYS_ADMIN;
 use crate::process::namespaces::{self, Namespace, NamespaceKind, Namespaces};
-use crate::process::{Pid, Task, find};
+use crate::process::{Pid, Task};
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[(Sysno::unshare, unshare), (Sysno::setns, setns), (Sysno::kcmp, kcmp)];
@@ -44,7 +44,7 @@ fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
     if flags & namespaces::KNOWN != 0 {
         let now = task.namespaces.lock().clone();
         let mut context = task.fs.lock().clone();
-        let new = now.with_new(flags, &mut context);
+        let new = now.with_new(flags, task, &mut context)?;
         let before = core::mem::replace(&mut *task.namespaces.lock(), new);
         drop((before, now));
         if flags & raw::CLONE_NEWNS != 0 {
@@ -80,16 +80,26 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
         if !may_access(ctx.task, &target, AccessAs::Real) {
             return Err(Errno::EPERM);
         }
-        let of = target.namespaces.lock().clone();
-        let all =
-            [NamespaceKind::Uts, NamespaceKind::Ipc, NamespaceKind::Mnt, NamespaceKind::Cgroup, NamespaceKind::Net]
-                .map(|kind| of.get(kind));
-        entered.extend(all.into_iter().filter(|namespace| wanted & namespace.flag() != 0));
+        let kinds = [
+            NamespaceKind::Uts,
+            NamespaceKind::Ipc,
+            NamespaceKind::Mnt,
+            NamespaceKind::Cgroup,
+            NamespaceKind::Net,
+            NamespaceKind::Pid,
+        ];
+        let all = kinds.into_iter().filter_map(|kind| Namespaces::of(&target, kind));
+        entered.extend(all.filter(|namespace| wanted & namespace.flag() != 0));
     } else {
         return Err(Errno::EINVAL);
     }
     if !ctx.task.credentials().may(CAP_SYS_ADMIN) {
         return Err(Errno::EPERM);
+    }
+    // Of processes, only into one's own namespace or one below it (`pidns_install`).
+    let above = &ctx.task.process.pid_namespace;
+    if entered.iter().any(|namespace| matches!(namespace, Namespace::Pid(pid) if !pid.is_within(above))) {
+        return Err(Errno::EINVAL);
     }
     let mounts = entered.iter().find_map(|namespace| match namespace {
         Namespace::Mnt(mnt) => Some(mnt.root().uncovered()),
@@ -112,8 +122,8 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
 }
 
 /// The task of a number. `ESRCH`.
-fn task(pid: u64) -> Result<Arc<Task>, Errno> {
-    find(pid as Pid).ok_or(Errno::ESRCH)
+fn task(ctx: &SyscallContext<'_>, pid: u64) -> Result<Arc<Task>, Errno> {
+    ctx.task.find(pid as Pid).ok_or(Errno::ESRCH)
 }
 
 /// kcmp(2): 0 if both use the same, 1 and 2 for an order among those that do not.
@@ -127,7 +137,7 @@ fn kcmp(ctx: &mut SyscallContext<'_>) -> SysResult {
     const SYSVSEM: u32 = 6;
     const EPOLL_TARGET: u32 = 7;
     let [first, second, kind, index1, index2, _] = ctx.args;
-    let (first, second) = (task(first)?, task(second)?);
+    let (first, second) = (task(ctx, first)?, task(ctx, second)?);
     if ![&first, &second].into_iter().all(|task| may_access(ctx.task, task, AccessAs::Real)) {
         return Err(Errno::EPERM);
     }

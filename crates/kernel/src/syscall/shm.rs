@@ -21,7 +21,7 @@ use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::{memory, objects, uaccess};
 use crate::process::credentials::Credentials;
-use crate::process::{Pid, tree};
+use crate::process::{Pid, Task, tree};
 use crate::time::{NANOS_PER_SECOND, realtime_ns};
 
 /// The calls of this file.
@@ -371,7 +371,7 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
                 let mut segments = ipc.segments.lock();
                 let (segment, object) = segments.get(id)?;
                 segment.permits(&who, 4)?;
-                (describe(segment), object)
+                (describe(segment, ctx.task), object)
             };
             let mut record = record;
             record[11] = attachments(&object);
@@ -405,7 +405,7 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
                 if command == SHM_STAT {
                     segment.permits(&who, 4)?;
                 }
-                (id, describe(segment), object)
+                (id, describe(segment, ctx.task), object)
             };
             record[11] = attachments(&object);
             uaccess::write(buffer, &record)?;
@@ -424,7 +424,7 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
 
 /// `struct shmid64_ds` of x86-64 as words: key and uid, gid and creator's uid, creator's gid and mode, sequence, two unused; size; times of
 /// attachment, detachment, change; pids of creator and last user; number of attachments (filled in by the caller); two unused.
-fn describe(segment: &Segment) -> [u64; 14] {
+fn describe(segment: &Segment, asking: &Task) -> [u64; 14] {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let removed = matches!(segment.hold, Hold::Attachments(_));
     let mode = segment.mode | if removed { SHM_DEST } else { 0 };
@@ -434,6 +434,6 @@ fn describe(segment: &Segment) -> [u64; 14] {
     record[2] = pair(segment.creator.1, mode);
     record[6] = segment.size;
     record[7..10].copy_from_slice(&segment.times);
-    record[10] = pair(segment.creator_pid, segment.last_pid);
+    record[10] = pair(asking.number_of(segment.creator_pid), asking.number_of(segment.last_pid));
     record
 }

@@ -1,5 +1,7 @@
 //! Calls about signals.
 
+use alloc::sync::Arc;
+
 use linux_raw_sys::general as raw;
 use syscalls::Sysno;
 
@@ -13,7 +15,7 @@ use crate::process::signal::info::code;
 use crate::process::signal::send::{self, Target, kill_call, permit};
 use crate::process::signal::state::AlternateStack;
 use crate::process::signal::{self, SigInfo, SigSet, Signal};
-use crate::process::{Pid, find};
+use crate::process::{Pid, Task};
 use crate::sched::{Interrupted, WaitQueue};
 
 /// The calls of this file.
@@ -198,7 +200,7 @@ fn positive(pid: u64) -> Result<Pid, Errno> {
 
 /// Programs may not pretend that the kernel, or `tkill`, sent a signal to somebody else.
 fn check_forgery(ctx: &SyscallContext<'_>, info: &SigInfo, receiver: Pid) -> Result<(), Errno> {
-    if (info.code >= 0 || info.code == code::SI_TKILL) && receiver != ctx.task.tgid {
+    if (info.code >= 0 || info.code == code::SI_TKILL) && ctx.task.pid_of(receiver) != Some(ctx.task.tgid) {
         return Err(Errno::EPERM);
     }
     Ok(())
@@ -209,7 +211,7 @@ fn rt_sigqueueinfo(ctx: &mut SyscallContext<'_>) -> SysResult {
     let signal = signal_or_none(number)?;
     let info = SigInfo::read(info, signal.unwrap_or(Signal::HUP))?;
     check_forgery(ctx, &info, pid as Pid)?;
-    let process = crate::process::tree::process_of_thread(pid as Pid).ok_or(Errno::ESRCH)?;
+    let process = ctx.task.find_process(pid as Pid).ok_or(Errno::ESRCH)?;
     permit(ctx.task, &process, signal)?;
     if signal.is_some() {
         send::to_process(&process, info)?;
@@ -233,7 +235,8 @@ fn send_to_thread(
     signal: Option<Signal>,
     info: SigInfo,
 ) -> SysResult {
-    let task = find(tid).filter(|task| tgid.is_none_or(|tgid| task.tgid == tgid)).ok_or(Errno::ESRCH)?;
+    let of = |task: &Arc<Task>| tgid.is_none_or(|tgid| ctx.task.number_of(task.tgid) == tgid);
+    let task = ctx.task.find(tid).filter(of).ok_or(Errno::ESRCH)?;
     permit(ctx.task, &task.process, signal)?;
     if signal.is_some() {
         send::to_task(&task, info)?;
@@ -250,7 +253,7 @@ fn kill(ctx: &mut SyscallContext<'_>) -> SysResult {
     let target = match pid {
         -1 => Target::All,
         0 => Target::Group(ctx.task.process.pgid()),
-        ..-1 => Target::Group(pid.unsigned_abs()),
+        ..-1 => Target::Group(ctx.task.pid_of(pid.unsigned_abs()).ok_or(Errno::ESRCH)?),
         _ => Target::Process(pid as Pid),
     };
     // A bad number is noticed only where there is somebody to get it; with one receiver that order cannot be told apart but for ESRCH.
@@ -267,7 +270,7 @@ fn kill(ctx: &mut SyscallContext<'_>) -> SysResult {
 fn thread_kill(ctx: &SyscallContext<'_>, tgid: Option<Pid>, tid: Pid, number: u64) -> SysResult {
     let signal = signal_or_none(number)?;
     let uid = ctx.task.credentials().uid;
-    let info = SigInfo::user(signal.unwrap_or(Signal::HUP), code::SI_TKILL, ctx.task.tgid, uid);
+    let info = SigInfo::user(signal.unwrap_or(Signal::HUP), code::SI_TKILL, ctx.task.number_of(ctx.task.tgid), uid);
     send_to_thread(ctx, tgid, tid, signal, info)
 }
 

@@ -136,11 +136,12 @@ fn dynamic_clock(ctx: &SyscallContext<'_>, id: i32) -> Result<Clock, Errno> {
     if id & 3 == 3 {
         return Err(Errno::EINVAL);
     }
+    let known = || ctx.task.pid_of(pid).ok_or(Errno::EINVAL);
     if id & PER_THREAD != 0 {
-        let pid = if pid == 0 { ctx.task.pid } else { pid };
+        let pid = if pid == 0 { ctx.task.pid } else { known()? };
         return Ok(Clock::Thread(pid));
     }
-    Ok(Clock::Process(if pid == 0 { ctx.task.tgid } else { pid }))
+    Ok(Clock::Process(if pid == 0 { ctx.task.tgid } else { known()? }))
 }
 
 impl Clock {

@@ -65,7 +65,7 @@ fn receiver(ctx: &SyscallContext<'_>, event: &SignalEvent) -> Result<Receiver, E
         raw::SIGEV_NONE => Ok(Receiver::Nobody),
         raw::SIGEV_SIGNAL | raw::SIGEV_THREAD => Ok(Receiver::Process(signal()?)),
         raw::SIGEV_THREAD_ID => {
-            let task = u32::try_from(event.thread).ok().and_then(find);
+            let task = u32::try_from(event.thread).ok().and_then(|number| ctx.task.find(number));
             let task = task.filter(|task| task.tgid == ctx.task.tgid).ok_or(Errno::EINVAL)?;
             Ok(Receiver::Thread(signal()?, Arc::downgrade(&task)))
         }

@@ -25,7 +25,7 @@ impl MountNamespace {
         if !target.inode.is_directory() {
             return Err(Errno::ENOTDIR);
         }
-        let shared = matches!(name, "proc" | "devtmpfs" | "sysfs");
+        let shared = matches!(name, "devtmpfs" | "sysfs");
         let already = |mount: &Mount| mount.kind == name && Arc::ptr_eq(&mount.root, target);
         if shared && self.state.lock().mounts.iter().any(already) {
             return Err(Errno::EBUSY);

@@ -15,6 +15,8 @@ use crate::fs::procfs;
 use crate::fs::regular::Regular;
 use crate::fs::superblock::{FsType, Superblock};
 use crate::fs::tree;
+use crate::process::pid_namespace::PidNamespace;
+use crate::sched;
 
 /// The file systems that can be mounted. None needs a device.
 pub const KNOWN: &[&str] = &["sysfs", "tmpfs", "proc", "devtmpfs", "ramfs"];
@@ -27,7 +29,10 @@ pub(super) fn directory(superblock: &Arc<Superblock>, permissions: u32) -> Arc<I
 /// The root of a new file system of that kind, one of [`KNOWN`], at `place`.
 pub(super) fn root(kind: &str, place: Place) -> Result<Arc<Dentry>, Errno> {
     let inode = match kind {
-        "proc" => procfs::root_inode(),
+        "proc" => {
+            let namespace = sched::try_with_current(|task| task.process.pid_namespace.clone());
+            procfs::root_inode(&namespace.unwrap_or_else(|| PidNamespace::first().clone()))
+        }
         "sysfs" => directory(&Superblock::new(FsType::Sysfs), 0o555),
         "devtmpfs" => directory(&Superblock::new(FsType::Tmpfs), 0o755),
         _ => directory(&Superblock::new(FsType::Tmpfs), 0o1777),

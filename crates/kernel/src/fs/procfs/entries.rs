@@ -73,6 +73,8 @@ pub(super) const NAMESPACES: &[(&str, NamespaceKind)] = &[
     ("mnt", NamespaceKind::Mnt),
     ("cgroup", NamespaceKind::Cgroup),
     ("net", NamespaceKind::Net),
+    ("pid", NamespaceKind::Pid),
+    ("pid_for_children", NamespaceKind::PidForChildren),
 ];
 
 /// What an entry of a thread's directory is.

@@ -1,6 +1,6 @@
 //! Listings of directories of `/proc`.
 
-use super::Node;
+use super::{Node, shown_in};
 use crate::errno::Errno;
 use crate::fs::directory::{Entry, take_dots};
 use crate::fs::file::{Body, File, Taken, Whence, seek_without_end};
@@ -33,7 +33,7 @@ impl Body for ListingBody {
             return Ok(());
         }
         let from = *position - 2;
-        self.0.list(from, &mut |at, name, node| {
+        self.0.list(from, shown_in(file.inode()), &mut |at, name, node| {
             let next = at + 3;
             let entry = Entry { inode: node.number(), next, type_bits: node.type_bits(), name };
             let taken = take(&entry) == Taken::Yes;

@@ -17,13 +17,12 @@ mod text;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-use spin::Once;
-
 use super::dentry::Dentry;
 use super::file::{Body, OpenFlags};
 use super::inode::{Attributes, Inode, Kind, mode};
 use super::superblock::{FsType, Superblock};
 use crate::errno::Errno;
+use crate::process::pid_namespace::PidNamespace;
 use kpage::{Kpage, KpageBody};
 use maps::{Form, MapsBody};
 pub use node::{Jump, Node};
@@ -31,32 +30,32 @@ use node::{ProcessFile, SystemFile};
 use pagemap::PagemapBody;
 pub use status::ProcessorList;
 
-fn superblock() -> &'static Arc<Superblock> {
-    static PROC: Once<Arc<Superblock>> = Once::new();
-    PROC.call_once(|| Superblock::new(FsType::Proc))
+/// A root for a mount of `/proc` that shows the processes of `namespace`.
+pub fn root_inode(namespace: &Arc<PidNamespace>) -> Arc<Inode> {
+    inode(Node::Root, &Superblock::showing(FsType::Proc, Some(namespace.clone())))
 }
 
-/// A root for a mount of `/proc`.
-pub fn root_inode() -> Arc<Inode> {
-    inode(Node::Root)
+/// Whose processes are shown where an inode is.
+pub fn shown_in(inode: &Inode) -> &Arc<PidNamespace> {
+    inode.superblock.processes.as_ref().unwrap_or_else(|| PidNamespace::first())
 }
 
-fn inode(node: Node) -> Arc<Inode> {
+fn inode(node: Node, superblock: &Arc<Superblock>) -> Arc<Inode> {
     let links = if node.type_bits() == mode::S_IFDIR { 2 } else { 1 };
     let attributes = Attributes { links, ..Attributes::new(node.permissions()).owned_by(node.owner()) };
-    Inode::numbered(superblock(), node.number(), Kind::Proc(node), attributes)
+    Inode::numbered(superblock, node.number(), Kind::Proc(node), attributes)
 }
 
 impl Node {
     /// The entry of that name in this directory.
     pub fn lookup(&self, directory: &Arc<Dentry>, name: &[u8]) -> Result<Arc<Dentry>, Errno> {
-        let node = self.child(name).ok_or(Errno::ENOENT)?;
-        Ok(Dentry::new(directory, name, inode(node)))
+        let node = self.child(name, shown_in(&directory.inode)).ok_or(Errno::ENOENT)?;
+        Ok(Dentry::new(directory, name, inode(node, &directory.inode.superblock)))
     }
 }
 
 /// Opens what a node stands for.
-pub fn open(node: &Node, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> {
+pub fn open(node: &Node, inode: &Inode, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> {
     match node.type_bits() {
         mode::S_IFDIR => Ok(Box::new(listing::ListingBody(*node))),
         mode::S_IFLNK => Err(Errno::ELOOP),
@@ -71,7 +70,7 @@ pub fn open(node: &Node, flags: OpenFlags) -> Result<Box<dyn Body>, Errno> {
             Node::ProcessFile { pid, file: ProcessFile::Mem } => Ok(Box::new(mem::MemBody::open(pid)?)),
             Node::System(SystemFile::Kpagecount) => Ok(Box::new(KpageBody(Kpage::Count))),
             Node::System(SystemFile::Kpageflags) => Ok(Box::new(KpageBody(Kpage::Flags))),
-            node => Ok(Box::new(text::TextBody::new(node)?)),
+            node => Ok(Box::new(text::TextBody::new(node, shown_in(inode).clone())?)),
         },
     }
 }

@@ -13,7 +13,8 @@ use crate::fs::file::File;
 use crate::fs::inode::mode;
 use crate::fs::namespace;
 use crate::process::access::{AccessAs, may_access};
-use crate::process::namespaces::NamespaceKind;
+use crate::process::namespaces::{NamespaceKind, Namespaces};
+use crate::process::pid_namespace::PidNamespace;
 use crate::process::{self, Pid, Task};
 use crate::sched;
 
@@ -217,8 +218,8 @@ impl Node {
         }
     }
 
-    /// The entry of that name.
-    pub fn child(&self, name: &[u8]) -> Option<Node> {
+    /// The entry of that name, where the processes of `namespace` are shown.
+    pub fn child(&self, name: &[u8], namespace: &PidNamespace) -> Option<Node> {
         let among = |entries: &[(&str, Node)]| {
             entries.iter().find(|(entry, _)| entry.as_bytes() == name).map(|&(_, node)| node)
         };
@@ -230,7 +231,7 @@ impl Node {
         };
         match *self {
             Node::Root => among(ROOT).or_else(|| {
-                let pid = number(name)?;
+                let pid = namespace.pid_of(number(name)?)?;
                 let task = process::find(pid)?;
                 // A thread's number works, though it is not listed, and shows its process.
                 Some(if task.is_leader() { Node::Process(pid) } else { Node::Thread(pid) })
@@ -239,7 +240,7 @@ impl Node {
             Node::Process(pid) => process::find(pid).and_then(|_| part(pid, 0)),
             Node::Thread(pid) => process::find(pid).and_then(|_| part(pid, 1)),
             Node::Tasks(pid) => {
-                let thread = process::find(number(name)?)?;
+                let thread = process::find(namespace.pid_of(number(name)?)?)?;
                 (thread.tgid == pid).then_some(Node::Thread(thread.pid))
             }
             Node::NamespaceLinks(pid) => {
@@ -260,7 +261,7 @@ impl Node {
 
     /// Calls `take` with position, name and node of each entry from position `from` on, until it returns false. Positions below 1000 are
     /// those of fixed names; above, of numbers.
-    pub fn list(&self, from: u64, take: &mut dyn FnMut(u64, &[u8], Node) -> bool) {
+    pub fn list(&self, from: u64, namespace: &PidNamespace, take: &mut dyn FnMut(u64, &[u8], Node) -> bool) {
         /// Where numbers begin.
         const NUMBERS: u64 = 1000;
         let fixed: Vec<(&str, Node)> = match *self {
@@ -278,9 +279,12 @@ impl Node {
                 return;
             }
         }
+        let seen = |pids: &mut dyn Iterator<Item = Pid>| -> Vec<u32> {
+            pids.map(|pid| namespace.number_of(pid)).filter(|&number| number != 0).collect()
+        };
         let mut numbers: Vec<u32> = match *self {
-            Node::Root => process::tree::processes().iter().map(|process| process.pid).collect(),
-            Node::Tasks(pid) => process::all().iter().filter(|task| task.tgid == pid).map(|task| task.pid).collect(),
+            Node::Root => seen(&mut process::tree::processes().iter().map(|process| process.pid)),
+            Node::Tasks(pid) => seen(&mut process::all().iter().filter(|task| task.tgid == pid).map(|task| task.pid)),
             Node::Fds(pid) | Node::FdInfos(pid) => match process::find(pid) {
                 Some(task) => task.files.peek(|files| files.numbers().map(|fd| fd as u32).collect()),
                 None => Vec::new(),
@@ -290,10 +294,10 @@ impl Node {
         numbers.sort_unstable();
         for number in numbers.into_iter().filter(|&number| NUMBERS + u64::from(number) >= from) {
             let node = match *self {
-                Node::Root => Node::Process(number),
+                Node::Root => Node::Process(namespace.pid_of(number).unwrap_or(0)),
                 Node::Fds(pid) => Node::Fd { pid, fd: number as i32 },
                 Node::FdInfos(pid) => Node::FdInfo { pid, fd: number as i32 },
-                _ => Node::Thread(number),
+                _ => Node::Thread(namespace.pid_of(number).unwrap_or(0)),
             };
             if !take(NUMBERS + u64::from(number), number.to_string().as_bytes(), node) {
                 return;
@@ -409,19 +413,23 @@ impl Node {
             Node::FdInfos(pid) => of(pid, 5),
             Node::NamespaceLinks(pid) => of(pid, 6),
             Node::NamespaceLink { pid, kind } => of(pid, 8 + kind as u64),
-            Node::ProcessLink { pid, link } => of(pid, 16 + link as u64),
+            Node::ProcessLink { pid, link } => of(pid, 24 + link as u64),
             Node::ProcessFile { pid, file } => of(pid, 32 + file as u64),
             Node::Fd { pid, fd } => of(pid, 0x1000 + fd as u64),
             Node::FdInfo { pid, fd } => of(pid, 0x8_0000 + fd as u64),
         }
     }
 
-    /// Where a link leads. `ENOENT` if its process is gone.
-    pub fn link(&self) -> Result<Jump, Errno> {
+    /// Where a link leads. `ENOENT` if its process is gone, or not among those that are shown.
+    pub fn link(&self, namespace: &PidNamespace) -> Result<Jump, Errno> {
         let path = |text: alloc::string::String| Ok(Jump::Path(text.into_bytes()));
         match *self {
-            Node::SelfLink => path(sched::with_current(|task| task.tgid.to_string())),
-            Node::ThreadSelfLink => path(sched::with_current(|task| format!("{}/task/{}", task.tgid, task.pid))),
+            Node::SelfLink => match own_numbers(namespace)? {
+                [process, _] => path(process.to_string()),
+            },
+            Node::ThreadSelfLink => match own_numbers(namespace)? {
+                [process, thread] => path(format!("{process}/task/{thread}")),
+            },
             Node::MountsLink => path("self/mounts".into()),
             Node::Fd { pid, fd } => {
                 let file = open_file(pid, fd)?;
@@ -430,7 +438,7 @@ impl Node {
             Node::NamespaceLink { pid, kind } => {
                 // Whoever may not look into the process does not even learn its number.
                 let task = open_task(pid)?;
-                let namespace = task.namespaces.lock().get(kind);
+                let namespace = Namespaces::of(&task, kind).ok_or(Errno::ENOENT)?;
                 Ok(Jump::Dentry { shown: namespace.name(), dentry: namespace::dentry(namespace) })
             }
             Node::ProcessLink { pid, link } => {
@@ -447,6 +455,12 @@ impl Node {
             _ => Err(Errno::EINVAL),
         }
     }
+}
+
+/// What the caller goes by there: process and thread. `ENOENT` if it is not there.
+fn own_numbers(namespace: &PidNamespace) -> Result<[Pid; 2], Errno> {
+    let numbers = sched::with_current(|task| [task.tgid, task.pid].map(|pid| namespace.number_of(pid)));
+    if numbers.contains(&0) { Err(Errno::ENOENT) } else { Ok(numbers) }
 }
 
 /// A process's program.

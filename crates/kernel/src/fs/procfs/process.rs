@@ -15,18 +15,25 @@ use crate::errno::Errno;
 use crate::fs::File;
 use crate::fs::fdtable::AtExec;
 use crate::fs::mount::{Mount, MountNamespace};
+use crate::fs::pidfd::PidFd;
 use crate::fs::tty;
+use crate::process::pid_namespace::PidNamespace;
 use crate::process::usage::TICKS_PER_SECOND;
 use crate::process::{Task, oom, tree};
 
 /// Most bytes of arguments or environment that are shown: user memory must not fill the kernel's heap.
 const STRINGS_MAX: u64 = 256 * 1024;
 
-/// Appends a text about `task`.
-pub fn text(file: ProcessFile, task: &Arc<Task>, out: &mut Vec<u8>) -> Result<(), Errno> {
+/// Appends a text about `task`, with the numbers of `namespace`.
+pub fn text(
+    file: ProcessFile,
+    task: &Arc<Task>,
+    namespace: &Arc<PidNamespace>,
+    out: &mut Vec<u8>,
+) -> Result<(), Errno> {
     match file {
-        ProcessFile::Status => status::status(task, out),
-        ProcessFile::Stat => stat(task, out),
+        ProcessFile::Status => status::status(task, namespace, out),
+        ProcessFile::Stat => stat(task, namespace, out),
         ProcessFile::Statm => task.space().statm(out),
         ProcessFile::Cmdline => {
             let (start, end) = task.space().layout().args;
@@ -109,7 +116,7 @@ fn auxiliary_vector(space: &AddressSpace, out: &mut Vec<u8>) {
     }
 }
 
-fn stat(task: &Arc<Task>, out: &mut Vec<u8>) {
+fn stat(task: &Arc<Task>, namespace: &PidNamespace, out: &mut Vec<u8>) {
     let process = &task.process;
     let space = task.space();
     let usage = space.usage();
@@ -124,19 +131,19 @@ fn stat(task: &Arc<Task>, out: &mut Vec<u8>) {
     let (ignored, caught) = status::handled(task);
     let resident = usage.resident_anon + usage.resident_file + usage.resident_shared;
     let mut text = Text(out);
-    text.put(format_args!("{} (", task.pid));
+    text.put(format_args!("{} (", namespace.number_of(task.pid)));
     text.bytes(&task.comm());
     let (tty_number, foreground) = match terminal {
-        Some(tty) => ((4 << 8) | tty.minor(), i64::from(tty.foreground())),
+        Some(tty) => ((4 << 8) | tty.minor(), i64::from(namespace.number_of(tty.foreground()))),
         None => (0, -1),
     };
     // Fields in the order of proc_pid_stat(5), from the state (3) to the exit code (52).
     text.put(format_args!(
         ") {} {} {} {} {} {} {} {} 0 {} 0 {} {} 0 0 20 0 {} 0 {} {} {} {}",
         state_letter(task),
-        task.ppid(),
-        process.pgid(),
-        process.sid(),
+        namespace.number_of(task.ppid()),
+        namespace.number_of(process.pgid()),
+        namespace.number_of(process.sid()),
         tty_number,
         foreground,
         0x0040_0000, // PF_RANDOMIZE: what user processes have set.
@@ -266,7 +273,7 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Appends `/proc/PID/fdinfo/N`. `ENOENT` if it is not open any more.
-pub fn fd_info(task: &Task, fd: i32, out: &mut Vec<u8>) -> Result<(), Errno> {
+pub fn fd_info(task: &Task, fd: i32, namespace: &Arc<PidNamespace>, out: &mut Vec<u8>) -> Result<(), Errno> {
     let open = task.files.peek(|files| Ok((files.get(fd)?, files.at_exec(fd)?)));
     let (file, at_exec): (Arc<File>, AtExec) = open.map_err(|_: Errno| Errno::ENOENT)?;
     let closes = at_exec == AtExec::Close;
@@ -274,5 +281,20 @@ pub fn fd_info(task: &Task, fd: i32, out: &mut Vec<u8>) -> Result<(), Errno> {
     let position = *file.position.lock();
     let mut text = Text(out);
     text.put(format_args!("pos:\t{position}\nflags:\t0{flags:o}\nmnt_id:\t20\nino:\t{}\n", file.inode().number));
+    if let Some(pidfd) = file.body.pidfd() {
+        process_described(&mut text, pidfd, namespace);
+    }
     Ok(())
+}
+
+/// Which process a descriptor means (`pidfd_show_fdinfo` of Linux's `kernel/fork.c`): -1 once it has been waited for, 0 where it is not seen.
+fn process_described(text: &mut Text<'_>, pidfd: &PidFd, namespace: &Arc<PidNamespace>) {
+    let number = |seen: &PidNamespace| pidfd.number().map_or(-1, |pid| i64::from(seen.number_of(pid)));
+    text.put(format_args!("Pid:\t{}\nNSpid:\t{}", number(namespace), number(namespace)));
+    for inner in namespace.down_to(&pidfd.of().pid_namespace) {
+        if let Some(pid) = pidfd.number() {
+            text.put(format_args!("\t{}", inner.number_of(pid)));
+        }
+    }
+    text.put(format_args!("\n"));
 }

@@ -9,6 +9,7 @@ use super::process::{state_letter, threads};
 use super::system::Text;
 use crate::fs::FdTable;
 use crate::process::Task;
+use crate::process::pid_namespace::PidNamespace;
 use crate::process::signal::Signal;
 use crate::{arch, sched};
 
@@ -41,7 +42,7 @@ fn state_name(letter: char) -> &'static str {
 }
 
 /// Appends the text.
-pub fn status(task: &Arc<Task>, out: &mut Vec<u8>) {
+pub fn status(task: &Arc<Task>, namespace: &Arc<PidNamespace>, out: &mut Vec<u8>) {
     let process = &task.process;
     let credentials = task.credentials();
     let letter = state_letter(task);
@@ -52,10 +53,10 @@ pub fn status(task: &Arc<Task>, out: &mut Vec<u8>) {
     text.put(format_args!("\nUmask:\t{umask:04o}\nState:\t{letter} ({})\n", state_name(letter)));
     text.put(format_args!(
         "Tgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\nTracerPid:\t{}\n",
-        task.tgid,
-        task.pid,
-        task.ppid(),
-        task.tracer_pid()
+        namespace.number_of(task.tgid),
+        namespace.number_of(task.pid),
+        namespace.number_of(task.ppid()),
+        namespace.number_of(task.tracer_pid())
     ));
     text.put(format_args!(
         "Uid:\t{}\t{}\t{}\t{}\n",
@@ -70,13 +71,17 @@ pub fn status(task: &Arc<Task>, out: &mut Vec<u8>) {
     for group in credentials.groups.iter() {
         text.put(format_args!("{group} "));
     }
-    text.put(format_args!(
-        " \nNStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}\nKthread:\t0\n",
-        task.tgid,
-        task.pid,
-        process.pgid(),
-        process.sid()
-    ));
+    text.put(format_args!(" \n"));
+    let inner = namespace.down_to(&process.pid_namespace);
+    let ids = [("NStgid", task.tgid), ("NSpid", task.pid), ("NSpgid", process.pgid()), ("NSsid", process.sid())];
+    for (name, pid) in ids {
+        text.put(format_args!("{name}:\t{}", namespace.number_of(pid)));
+        for inner in &inner {
+            text.put(format_args!("\t{}", inner.number_of(pid)));
+        }
+        text.put(format_args!("\n"));
+    }
+    text.put(format_args!("Kthread:\t0\n"));
     // A task that has ended has no memory, and Linux leaves these lines out.
     if letter != 'Z' {
         task.space().status_lines(out);

@@ -13,6 +13,7 @@ use crate::fs::file::{Body, File, Whence, seek_within};
 use crate::fs::io::{Sink, Supply, put_all};
 use crate::picture;
 use crate::process::Task;
+use crate::process::pid_namespace::PidNamespace;
 use crate::syscall::SysResult;
 
 /// An open text.
@@ -20,26 +21,28 @@ pub struct TextBody {
     node: Node,
     /// Whom it is about: the thread that had the number when the file was opened.
     task: Option<Arc<Task>>,
+    /// Whose numbers it says.
+    namespace: Arc<PidNamespace>,
     text: Mutex<Vec<u8>>,
 }
 
 impl TextBody {
     /// Opens. `ESRCH` if the process is gone.
-    pub fn new(node: Node) -> Result<TextBody, Errno> {
+    pub fn new(node: Node, namespace: Arc<PidNamespace>) -> Result<TextBody, Errno> {
         let about = match node {
             Node::ProcessFile { pid, file: ProcessFile::Environ | ProcessFile::Auxv } => Some(open_task(pid)?),
             Node::ProcessFile { pid, .. } | Node::FdInfo { pid, .. } => Some(task(pid)?),
             _ => None,
         };
-        Ok(TextBody { node, task: about, text: Mutex::new(Vec::new()) })
+        Ok(TextBody { node, task: about, namespace, text: Mutex::new(Vec::new()) })
     }
 
     fn make(&self) -> Result<Vec<u8>, Errno> {
         let mut text = Vec::new();
         match (self.node, &self.task) {
             (Node::System(file), _) => system::text(file, &mut text),
-            (Node::ProcessFile { file, .. }, Some(task)) => process::text(file, task, &mut text)?,
-            (Node::FdInfo { fd, .. }, Some(task)) => process::fd_info(task, fd, &mut text)?,
+            (Node::ProcessFile { file, .. }, Some(task)) => process::text(file, task, &self.namespace, &mut text)?,
+            (Node::FdInfo { fd, .. }, Some(task)) => process::fd_info(task, fd, &self.namespace, &mut text)?,
             _ => return Err(Errno::EINVAL),
         }
         Ok(text)

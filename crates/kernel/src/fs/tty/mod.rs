@@ -223,6 +223,7 @@ impl Tty {
         }
         self.check_foreground(task, Signal::TTOU)?;
         let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
+        let group = task.pid_of(group).ok_or(Errno::ESRCH)?;
         let members = crate::process::tree::group(group);
         let Some(member) = members.first() else { return Err(Errno::ESRCH) };
         if member.sid() != task.process.sid() {
@@ -260,14 +261,14 @@ impl Tty {
                 if self.session() == 0 || self.session() != task.process.sid() {
                     return Err(Errno::ENOTTY);
                 }
-                uaccess::write(argument, &self.foreground())?;
+                uaccess::write(argument, &task.number_of(self.foreground()))?;
             }
             ioctl::TIOCSPGRP => self.set_foreground(task, argument)?,
             ioctl::TIOCGSID => {
                 if self.session() == 0 || self.session() != task.process.sid() {
                     return Err(Errno::ENOTTY);
                 }
-                uaccess::write(argument, &self.session())?;
+                uaccess::write(argument, &task.number_of(self.session()))?;
             }
             ioctl::TIOCSCTTY => {
                 let sid = task.process.sid();

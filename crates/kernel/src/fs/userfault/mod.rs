@@ -248,7 +248,7 @@ impl Userfault {
                 return Outcome::Refused;
             }
             let address = if features & feature::EXACT_ADDRESS != 0 { address } else { address & !(PAGE_SIZE - 1) };
-            let thread = if features & feature::THREAD_ID != 0 { task.pid } else { 0 };
+            let thread = if features & feature::THREAD_ID != 0 { task.own_number() } else { 0 };
             let serial = state.next_serial;
             state.next_serial += 1;
             state.unread.push_back(Waiting { serial, address, flags, thread });

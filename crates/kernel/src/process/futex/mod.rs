@@ -74,6 +74,8 @@ struct Waiter {
     bits: u32,
     /// Who waits.
     pid: Pid,
+    /// How words call that thread: its own number of itself.
+    number: Pid,
     /// The word that it waits for now: a requeue changes it. Only under the lock of the table.
     place: Mutex<Place>,
     /// The lock that it is to be moved to, and is to own when it goes on (`FUTEX_WAIT_REQUEUE_PI`).
@@ -88,6 +90,7 @@ impl Waiter {
             sleeper: sleeper.clone(),
             bits,
             pid: task.pid,
+            number: task.own_number(),
             place: Mutex::new(place),
             target: None,
             granted: AtomicBool::new(false),

@@ -52,7 +52,7 @@ enum Look {
     Held(Pid),
 }
 
-/// Tries to make `pid` the owner of the lock at `address`; the word gets `mark` too then. `None`: the word is not there now.
+/// Tries to make `claimant` the owner of the lock at `address`; the word gets `mark` too then. `None`: the word is not there now.
 ///
 /// # Errors
 /// `EDEADLK`: it owns it already. `ESRCH`: whoever the word names does not exist any more. `EINVAL`: there are those who wait as for a plain futex.
@@ -61,24 +61,26 @@ fn take(
     task: &Task,
     address: u64,
     place: &Place,
-    (pid, mark): (Pid, u32),
+    (claimant, mark): (&Waiter, u32),
 ) -> Option<Result<Look, Errno>> {
     let waited_for = table.owned.get(&place.key);
     let mut error = None;
+    let pid = claimant.pid;
     let owner_ended = |owner: Pid| find(owner).is_none_or(|task| task.futexes_released.load(Ordering::Relaxed));
     let mut look = Look::Taken;
     update_now(task, address, |word| {
         error = None;
-        let owner = word & FUTEX_TID_MASK;
+        let number = word & FUTEX_TID_MASK;
+        let owner = task.pid_of(number).unwrap_or(0);
         look = Look::Held(owner);
         if owner == pid || waited_for.is_some_and(|owned| owned.owner == pid) {
             error = Some(Errno::EDEADLK);
             None
         } else if waited_for.is_some() {
             Some(word | FUTEX_WAITERS)
-        } else if owner == 0 {
+        } else if number == 0 {
             look = Look::Taken;
-            Some(word & FUTEX_OWNER_DIED | pid | mark)
+            Some(word & FUTEX_OWNER_DIED | claimant.number | mark)
         } else if owner_ended(owner) {
             error = Some(Errno::ESRCH);
             None
@@ -125,7 +127,7 @@ pub fn lock(task: &Task, address: u64, scope: Scope, patience: Patience) -> Resu
     let sleeper = Sleeper::new();
     let waiter = Arc::new(Waiter::new(task, &sleeper, 0, place.clone()));
     let look = with_table(task, address, Access::Write, |table| {
-        let look = take(table, task, address, &place, (task.pid, 0))?;
+        let look = take(table, task, address, &place, (&waiter, 0))?;
         if let (Ok(Look::Held(owner)), Patience::Until(_)) = (&look, patience) {
             table.wait_for_lock(*owner, &place, waiter.clone());
         }
@@ -154,7 +156,7 @@ fn finish(task: &Task, address: u64, waiter: &Arc<Waiter>, slept: Result<(), Err
         let Some(owned) = table.owned.get_mut(&key).filter(|owned| owned.inherited && owned.owner == task.pid) else {
             return Some(());
         };
-        update_now(task, address, |_| Some(task.pid | FUTEX_WAITERS | FUTEX_OWNER_DIED))?;
+        update_now(task, address, |_| Some(waiter.number | FUTEX_WAITERS | FUTEX_OWNER_DIED))?;
         owned.inherited = false;
         if owned.waiters.is_empty() {
             table.owned.remove(&key);
@@ -173,13 +175,13 @@ pub fn unlock(task: &Task, address: u64, scope: Scope) -> Result<(), Errno> {
         return Err(Errno::EINVAL);
     }
     let word = with_table(task, address, Access::Read, |_| word_now(task, address))?;
-    if word & FUTEX_TID_MASK != task.pid {
+    if word & FUTEX_TID_MASK != task.own_number() {
         return Err(Errno::EPERM);
     }
     let place = place(task, address, scope, Access::Write)?;
     let next = with_table(task, address, Access::Write, |table| {
         let next = table.owned.get(&place.key).and_then(|owned| owned.waiters.front().cloned());
-        let new = next.as_ref().map_or(0, |next| next.pid | FUTEX_WAITERS);
+        let new = next.as_ref().map_or(0, |next| next.number | FUTEX_WAITERS);
         update_now(task, address, |_| Some(new))?;
         if let Some(owned) = table.owned.get_mut(&place.key) {
             owned.hand_on();
@@ -281,7 +283,7 @@ pub fn requeue(task: &Task, pair: Pair, count: usize, expected: u32) -> Result<u
                 return Some(Err(Errno::EINVAL));
             }
             let mark = if chosen.len() > 1 { FUTEX_WAITERS } else { 0 };
-            let (owner, granted) = match take(table, task, pair.to, &to, (first.pid, mark))? {
+            let (owner, granted) = match take(table, task, pair.to, &to, (first, mark))? {
                 Ok(Look::Taken) => (first.pid, Some(first.clone())),
                 Ok(Look::Held(owner)) => (owner, None),
                 Err(error) => return Some(Err(error)),

@@ -46,7 +46,7 @@ fn mark(task: &Task, address: u64, inherits: bool, entry: Entry) -> bool {
         return false;
     }
     let change = |word: u32| {
-        (word & raw::FUTEX_TID_MASK == task.pid).then_some(word & raw::FUTEX_WAITERS | raw::FUTEX_OWNER_DIED)
+        (word & raw::FUTEX_TID_MASK == task.own_number()).then_some(word & raw::FUTEX_WAITERS | raw::FUTEX_OWNER_DIED)
     };
     let Ok(word) = with_table(task, address, Access::Write, |_| update_now(task, address, change)) else {
         return false;
@@ -55,7 +55,7 @@ fn mark(task: &Task, address: u64, inherits: bool, entry: Entry) -> bool {
     if entry == Entry::Pending && !inherits && word == 0 {
         wake_after_exit(task, address);
     }
-    if word & raw::FUTEX_TID_MASK == task.pid && !inherits && word & raw::FUTEX_WAITERS != 0 {
+    if word & raw::FUTEX_TID_MASK == task.own_number() && !inherits && word & raw::FUTEX_WAITERS != 0 {
         wake_after_exit(task, address);
     }
     true

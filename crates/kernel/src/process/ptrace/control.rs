@@ -13,7 +13,7 @@ use crate::process::exit::ExitStatus;
 use crate::process::signal::info::Child;
 use crate::process::signal::{SigInfo, Signal, send};
 use crate::process::tree::{self, Tree};
-use crate::process::{Task, find};
+use crate::process::{Process, Task};
 
 /// Tells a tracer about its tracee: `SIGCHLD`, if it wants it, and whoever waits looks again.
 pub(super) fn tell(tracer: &Tracer, task: &Task, why: i32, status: i32) {
@@ -21,15 +21,15 @@ pub(super) fn tell(tracer: &Tracer, task: &Task, why: i32, status: i32) {
     let action = process.handlers.lock().get(Signal::CHLD);
     if !action.is_ignore() && !action.has(raw::SA_NOCLDSTOP) {
         // A standard signal always finds room.
-        let _ = send::to_process(process, about(task, why, status));
+        let _ = send::to_process(process, about(process, task, why, status));
     }
     process.children_changed.wake_all();
 }
 
-fn about(task: &Task, why: i32, status: i32) -> SigInfo {
+fn about(tracer: &Process, task: &Task, why: i32, status: i32) -> SigInfo {
     let usage = task.thread_usage();
     let child = Child {
-        pid: task.pid,
+        pid: tracer.pid_namespace.number_of(task.pid),
         uid: task.credentials().uid,
         status,
         utime: usage.user_ticks(),
@@ -281,7 +281,7 @@ pub(in crate::process) fn thread_ended(task: &Task, status: ExitStatus) -> bool 
     if !action.is_ignore() {
         let (why, value) = status.to_siginfo();
         // A standard signal always finds room.
-        let _ = send::to_process(&tracer.process, about(task, why, value));
+        let _ = send::to_process(&tracer.process, about(&tracer.process, task, why, value));
     }
     tracer.process.children_changed.wake_all();
     !unwanted
@@ -293,9 +293,4 @@ pub(in crate::process) fn group_continues(task: &Arc<Task>) {
         task.tracing.fetch_or(TRAP, Ordering::SeqCst);
         task.notify();
     }
-}
-
-/// The tracee of that number for a request. `ESRCH`.
-pub fn target(pid: crate::process::Pid) -> Result<Arc<Task>, Errno> {
-    find(pid).ok_or(Errno::ESRCH)
 }

@@ -129,7 +129,7 @@ fn reconsider_restart(task: &Task, frame: &TrapFrame, place: Place) {
 
 /// A stop whose information says nothing but itself, as for events and system calls.
 fn notification(task: &Task, signal: Signal, code: u32) -> SigInfo {
-    SigInfo::user(signal, code as i32, task.pid, task.credentials().uid)
+    SigInfo::user(signal, code as i32, task.own_number(), task.credentials().uid)
 }
 
 /// A signal is about to be delivered: the tracer says which one is.
@@ -147,7 +147,7 @@ pub fn signal_stop(task: &Arc<Task>, frame: &mut TrapFrame, info: SigInfo) -> Op
         (Some(info), _) if info.signo == i32::from(signal.number()) => info,
         (_, Some(tracer)) => {
             let uid = tracer.process.uid();
-            SigInfo::user(signal, code::SI_USER, tracer.process.pid, uid)
+            SigInfo::user(signal, code::SI_USER, task.number_of(tracer.process.pid), uid)
         }
         _ => SigInfo::kernel(signal),
     };
@@ -242,7 +242,10 @@ pub fn executed(task: &Arc<Task>, frame: &mut TrapFrame, before: Pid) {
         (false, Manner::Seized) => {}
         (false, Manner::Attached) => {
             // A standard signal always finds room.
-            let _ = send::to_task(task, SigInfo::user(Signal::TRAP, code::SI_USER, task.tgid, task.credentials().uid));
+            let _ = send::to_task(
+                task,
+                SigInfo::user(Signal::TRAP, code::SI_USER, task.number_of(task.tgid), task.credentials().uid),
+            );
         }
     }
 }
@@ -289,7 +292,10 @@ fn call_code(trace: &Trace) -> u32 {
 /// The signal that the tracer gave at a system call's stop is sent.
 fn inject(task: &Arc<Task>, outcome: &Outcome) {
     if let Some(signal) = outcome.signal() {
-        let _ = send::to_task(task, SigInfo::user(signal, code::SI_USER, task.tgid, task.credentials().uid));
+        let _ = send::to_task(
+            task,
+            SigInfo::user(signal, code::SI_USER, task.number_of(task.tgid), task.credentials().uid),
+        );
     }
 }
 

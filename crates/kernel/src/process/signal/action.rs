@@ -45,6 +45,10 @@ impl Action {
     pub fn is_default(&self) -> bool {
         self.handler == DEFAULT
     }
+    /// What ignores.
+    pub fn ignored() -> Action {
+        Action { handler: IGNORE, ..Action::default() }
+    }
     /// Whether the program asked to ignore it.
     pub fn is_ignore(&self) -> bool {
         self.handler == IGNORE

@@ -172,7 +172,7 @@ fn default(task: &Arc<Task>, info: &SigInfo) {
         forced
     };
     let process = &task.process;
-    if process.pid == tree::INIT && !forced {
+    if process.is_namespace_init() && !forced && !(process.pid != tree::INIT && signal == Signal::STOP) {
         return;
     }
     match signal.default_action() {

@@ -109,6 +109,19 @@ impl SigInfo {
         SigInfo::new(signal, code::SI_TIMER, [u64::from(id as u32), value, 0, 0])
     }
 
+    /// Whether it says which process sent it, and as whom (`has_si_pid_and_uid` of Linux's `kernel/signal.c`).
+    pub fn names_sender(&self) -> bool {
+        let by_program = matches!(self.code, code::SI_USER | code::SI_TKILL | code::SI_QUEUE);
+        by_program || self.signo == i32::from(Signal::CHLD.number()) && self.code > 0
+    }
+
+    /// The same from nobody that the receiver could see.
+    #[must_use]
+    pub fn without_sender(mut self) -> SigInfo {
+        self.fields[0] &= !u64::from(u32::MAX);
+        self
+    }
+
     /// The timer that [`SigInfo::timer`] names.
     pub fn timer_id(&self) -> i32 {
         self.fields[0] as i32

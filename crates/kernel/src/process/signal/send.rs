@@ -10,6 +10,7 @@ use super::{SigInfo, SigSet, Signal, info};
 use crate::errno::Errno;
 use crate::process::exit::ExitStatus;
 use crate::process::{Pid, Process, Task, ptrace, tree};
+use crate::sched;
 
 /// Whether a signal may be refused by its receiver's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,9 +72,10 @@ fn process_with(process: &Arc<Process>, info: SigInfo, push: Push) -> Result<Eff
     // Locked until one of them has been told: a thread that ends meanwhile finds the signal and tells another.
     let threads = process.threads.lock();
     let Some(first) = threads.first() else { return Ok(Effect::Discard) };
-    if effect(process, first, signal) == Effect::Discard {
+    if effect(process, first, &info) == Effect::Discard {
         return Ok(Effect::Discard);
     }
+    let info = as_told(process, info);
     {
         let mut pending = process.pending.lock();
         check_room(process, &pending, &info)?;
@@ -126,9 +128,10 @@ pub fn timer_to_task(task: &Arc<Task>, info: SigInfo) -> bool {
 fn task_with(task: &Arc<Task>, info: SigInfo, push: Push) -> Result<Effect, Errno> {
     let signal = info.signal();
     prepare(&task.process, signal);
-    if effect(&task.process, task, signal) == Effect::Discard {
+    if effect(&task.process, task, &info) == Effect::Discard {
         return Ok(Effect::Discard);
     }
+    let info = as_told(&task.process, info);
     let wanted = {
         let mut signals = task.signals.lock();
         check_room(&task.process, &signals.pending, &info)?;
@@ -174,9 +177,13 @@ pub fn kill(process: &Arc<Process>) {
 
 /// Whether a signal would be kept. A blocked one always is, since its action may change before it is unblocked, and one that a tracer may want to
 /// know of.
-fn effect(process: &Process, receiver: &Task, signal: Signal) -> Effect {
+fn effect(process: &Process, receiver: &Task, info: &SigInfo) -> Effect {
+    let signal = info.signal();
     let action = process.handlers.lock().get(signal);
-    let unkillable = process.pid == tree::INIT && action.is_default();
+    // Of what nobody can refuse, the first process of a namespace gets what comes from above it.
+    let unkillable = action.is_default()
+        && process.is_namespace_init()
+        && !(process.pid != tree::INIT && SigSet::UNBLOCKABLE.contains(signal) && comes_from_above(process, info));
     if unkillable && SigSet::UNBLOCKABLE.contains(signal) {
         return Effect::Discard;
     }
@@ -186,6 +193,24 @@ fn effect(process: &Process, receiver: &Task, signal: Signal) -> Effect {
         return Effect::Queue;
     }
     if unkillable || action.discards(signal) { Effect::Discard } else { Effect::Queue }
+}
+
+/// Whether the kernel sends it, or a process that the receiver cannot see.
+fn comes_from_above(process: &Process, info: &SigInfo) -> bool {
+    info.code == info::code::SI_KERNEL || info.names_sender() && is_unseen(process)
+}
+
+/// Whether whoever runs is no process of the receiver's namespace.
+fn is_unseen(process: &Process) -> bool {
+    sched::try_with_current(|task| process.pid_namespace.number_of(task.pid) == 0).unwrap_or(false)
+}
+
+/// What the receiver is told: of a sender that it does not see, no number.
+fn as_told(process: &Process, info: SigInfo) -> SigInfo {
+    if process.pid_namespace.level() > 0 && info.names_sender() && is_unseen(process) {
+        return info.without_sender();
+    }
+    info
 }
 
 /// What sending does at once, whether or not the signal is blocked or ignored: `SIGCONT` ends a stop and forgets signals that would begin
@@ -216,7 +241,7 @@ fn prepare(process: &Arc<Process>, signal: Signal) {
 
 /// Which processes `kill(pid, …)` means.
 pub enum Target {
-    /// One process.
+    /// One process, by the sender's number.
     Process(Pid),
     /// All of a group.
     Group(Pid),
@@ -230,12 +255,14 @@ pub fn kill_call(sender: &Task, target: Target, signal: Option<Signal>) -> Resul
     let deliver = |process: &Arc<Process>| -> Result<(), Errno> {
         permit(sender, process, signal)?;
         match signal {
-            Some(signal) => to_process(process, SigInfo::user(signal, info::code::SI_USER, sender.tgid, uid)),
+            Some(signal) => {
+                to_process(process, SigInfo::user(signal, info::code::SI_USER, sender.number_of(sender.tgid), uid))
+            }
             None => Ok(()),
         }
     };
     match target {
-        Target::Process(pid) => deliver(&tree::process_of_thread(pid).ok_or(Errno::ESRCH)?),
+        Target::Process(pid) => deliver(&sender.find_process(pid).ok_or(Errno::ESRCH)?),
         Target::Group(pgid) => {
             let (mut reached, mut result) = (false, Errno::ESRCH);
             for process in tree::group(pgid) {
@@ -249,7 +276,7 @@ pub fn kill_call(sender: &Task, target: Target, signal: Option<Signal>) -> Resul
         Target::All => {
             let (mut count, mut result) = (0, Ok(()));
             for process in tree::processes() {
-                if process.pid == tree::INIT || process.pid == sender.tgid {
+                if sender.number_of(process.pid) <= tree::INIT || process.pid == sender.tgid {
                     continue;
                 }
                 count += 1;

@@ -11,8 +11,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use super::credentials::{CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, Credentials};
 use super::exit::ExitStatus;
+use super::pid_namespace::{self, PidNamespace};
 use super::signal::Signal;
 use super::usage::Usage;
 use super::{Pid, Process, Task, ptrace};
@@ -30,7 +30,7 @@ pub const INIT: Pid = 1;
 pub const PID_MAX: Pid = 32_768;
 
 /// Where numbers start again: low ones are left to the system (Linux's `RESERVED_PIDS`).
-const FIRST_AGAIN: Pid = 300;
+pub(super) const FIRST_AGAIN: Pid = 300;
 
 static TREE: Mutex<Tree> = Mutex::new(Tree { entries: BTreeMap::new(), last: 0, stopped: 0 });
 
@@ -50,6 +50,8 @@ struct Entry {
     task: Option<Arc<Task>>,
     /// A process.
     node: Option<Node>,
+    /// The namespace in which it has a number too, if that is not the first.
+    namespace: Option<Arc<PidNamespace>>,
     /// How many processes are members of the group plus members of the session of this number.
     members: u32,
 }
@@ -121,16 +123,28 @@ impl Tree {
         Err(Errno::EAGAIN)
     }
 
-    /// Takes this number for somebody who acts as `who` (`alloc_pid` of Linux's `kernel/pid.c`).
-    ///
-    /// # Errors
-    /// `EINVAL`: it is no number. `EPERM`: who may not choose. `EEXIST`: something goes by it.
-    pub(super) fn allocate_exactly(&mut self, number: i32, who: &Credentials) -> Result<Pid, Errno> {
-        let pid = Pid::try_from(number).ok().filter(|pid| (1..PID_MAX).contains(pid)).ok_or(Errno::EINVAL)?;
-        if !who.may(CAP_CHECKPOINT_RESTORE) && !who.may(CAP_SYS_ADMIN) {
-            return Err(Errno::EPERM);
-        }
+    /// Takes this number. `EEXIST`: something goes by it.
+    pub(super) fn allocate_exactly(&mut self, pid: Pid) -> Result<Pid, Errno> {
         if self.entries.contains_key(&pid) { Err(Errno::EEXIST) } else { Ok(pid) }
+    }
+
+    /// The entry of a new thread.
+    fn entry_of(&mut self, task: &Arc<Task>) -> &mut Entry {
+        let entry = self.entries.entry(task.pid).or_default();
+        entry.task = Some(task.clone());
+        let namespace = &task.process.pid_namespace;
+        entry.namespace = (namespace.level() > 0).then(|| namespace.clone());
+        entry
+    }
+
+    /// Takes the entry away if nothing goes by its number any more.
+    fn forget_unused(&mut self, pid: Pid) {
+        let unused = |entry: &Entry| entry.members == 0 && entry.task.is_none() && entry.node.is_none();
+        if self.entries.get(&pid).is_some_and(unused)
+            && let Some(Entry { namespace: Some(namespace), .. }) = self.entries.remove(&pid)
+        {
+            pid_namespace::give_back(&namespace, pid);
+        }
     }
 
     /// Adds a process with its first thread, as a child of `parent` (`None` for the first process) and a member of
@@ -146,9 +160,7 @@ impl Tree {
             exit_signal,
             executed: false,
         };
-        let entry = self.entries.entry(process.pid).or_default();
-        entry.task = Some(task.clone());
-        entry.node = Some(node);
+        self.entry_of(task).node = Some(node);
         self.join(process.pgid());
         self.join(process.sid());
         if let Some(parent) = self.node_mut(process.ppid()) {
@@ -158,7 +170,7 @@ impl Tree {
 
     /// Adds a further thread of a process.
     pub(super) fn insert_thread(&mut self, task: &Arc<Task>) {
-        self.entries.entry(task.pid).or_default().task = Some(task.clone());
+        self.entry_of(task);
     }
 
     pub(super) fn node(&self, pid: Pid) -> Option<&Node> {
@@ -195,9 +207,7 @@ impl Tree {
         let Some(entry) = self.entries.get_mut(&pid) else { return Removed((None, None)) };
         let task = entry.task.take();
         let node = entry.node.take();
-        if entry.members == 0 {
-            self.entries.remove(&pid);
-        }
+        self.forget_unused(pid);
         if let Some(task) = &task {
             self.forget_traced(task);
         }
@@ -219,9 +229,7 @@ impl Tree {
     fn leave(&mut self, id: Pid) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.members -= 1;
-        if entry.members == 0 && entry.task.is_none() && entry.node.is_none() {
-            self.entries.remove(&id);
-        }
+        self.forget_unused(id);
     }
 
     fn nodes(&self) -> impl Iterator<Item = &Node> {
@@ -254,22 +262,44 @@ impl Tree {
         self.nodes().any(|node| node.process.pgid() == pgid && matches!(node.state, State::Stopped { .. }))
     }
 
-    /// Who adopts the children of `pid`: the nearest ancestor that asked for it, else the first process.
-    fn reaper(&self, pid: Pid) -> Pid {
-        let mut at = pid;
-        while let Some(parent) = self.node(at).map(|node| node.process.ppid()) {
-            match self.node(parent) {
-                Some(node)
-                    if node.process.subreaper.load(Ordering::Relaxed)
-                        && !matches!(node.state, State::Zombie { .. }) =>
-                {
-                    return parent;
-                }
-                _ => at = parent,
+    /// Who adopts the children of `process`: the nearest ancestor in the same namespace that asked for it, else the namespace's first process.
+    fn reaper(&self, process: &Process) -> Pid {
+        let namespace = &process.pid_namespace;
+        let mut at = process.ppid();
+        while let Some(node) = self.node(at) {
+            let parent = &node.process;
+            if !Arc::ptr_eq(&parent.pid_namespace, namespace) {
+                break;
+            }
+            if parent.subreaper.load(Ordering::Relaxed) && !node.has_ended() {
+                return at;
+            }
+            at = parent.ppid();
+        }
+        namespace.init().filter(|&init| init != process.pid).unwrap_or(INIT)
+    }
+}
+
+/// Something has ended, or has left the tree: whoever waits for that looks again.
+fn something_went() {
+    poll::notify();
+    pid_namespace::something_went();
+}
+
+/// Takes away the children of `process` that have ended and that nobody traces.
+pub(super) fn reap_children(process: &Process) {
+    let mut after = Aftermath::default();
+    {
+        let mut tree = lock();
+        let children = tree.node(process.pid).map(|node| node.children.clone()).unwrap_or_default();
+        for pid in children {
+            let ended = tree.node(pid).is_some_and(Node::has_ended);
+            if ended && tree.task(pid).is_none_or(|task| task.trace.lock().tracer.is_none()) {
+                after.remove(tree.reap(pid));
             }
         }
-        INIT
     }
+    after.settle();
 }
 
 /// Every thread, zombies' first threads included, by number.
@@ -357,10 +387,8 @@ pub(super) fn remove_thread(pid: Pid) {
     let mut tree = lock();
     let Some(entry) = tree.entries.get_mut(&pid) else { return };
     let task = entry.task.take();
-    if entry.members == 0 && entry.node.is_none() {
-        tree.entries.remove(&pid);
-    }
+    tree.forget_unused(pid);
     drop(tree);
     drop(task);
-    poll::notify();
+    something_went();
 }

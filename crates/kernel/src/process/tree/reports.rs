@@ -7,8 +7,7 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::general as raw;
 use smallvec::SmallVec;
 
-use super::{Node, Removed, State, Tree, lock};
-use crate::fs::poll;
+use super::{Node, Removed, State, Tree, lock, something_went};
 use crate::process::exit::ExitStatus;
 use crate::process::signal::info::{Child, SigInfo, code};
 use crate::process::signal::stop::{GroupState, Stop, StopEnded};
@@ -49,7 +48,7 @@ impl Aftermath {
         let any = !self.removed.is_empty();
         drop(self.removed);
         if any {
-            poll::notify();
+            something_went();
         }
     }
 
@@ -89,7 +88,7 @@ pub(in crate::process) fn process_ended(process: &Arc<Process>, status: ExitStat
         removed.extend(tell_parent(&mut tree, process.pid, notices));
     }
     after.settle();
-    poll::notify();
+    something_went();
 }
 
 /// Gives the children of an ending process to another.
@@ -100,7 +99,7 @@ fn adopt(
     notices: &mut SmallVec<[Notice; 2]>,
     removed: &mut Vec<Removed>,
 ) {
-    let reaper = tree.reaper(process.pid);
+    let reaper = tree.reaper(process);
     for &pid in &children {
         let Some(child) = tree.node_mut(pid) else { continue };
         child.process.ppid.store(reaper, Ordering::Relaxed);
@@ -156,7 +155,7 @@ fn tell_parent(tree: &mut Tree, pid: Pid, notices: &mut SmallVec<[Notice; 2]>) -
     }
     let info = signal.map(|signal| {
         let (code, value) = status.to_siginfo();
-        SigInfo::child(signal, code, child_info(&process, value, &usage))
+        SigInfo::child(signal, code, child_info(&parent, &process, value, &usage))
     });
     notices.push(Notice { to: parent, info });
     if unwanted && reparented {
@@ -168,8 +167,9 @@ fn tell_parent(tree: &mut Tree, pid: Pid, notices: &mut SmallVec<[Notice; 2]>) -
     unwanted.then(|| tree.reap(pid))
 }
 
-fn child_info(process: &Process, status: i32, usage: &Usage) -> Child {
-    Child { pid: process.pid, uid: process.uid(), status, utime: usage.user_ticks(), stime: usage.system_ticks() }
+fn child_info(parent: &Process, process: &Process, status: i32, usage: &Usage) -> Child {
+    let pid = parent.pid_namespace.number_of(process.pid);
+    Child { pid, uid: process.uid(), status, utime: usage.user_ticks(), stime: usage.system_ticks() }
 }
 
 /// Tells the parent that a process has come to rest.
@@ -205,7 +205,7 @@ fn report_change(
         let parent = parent.process.clone();
         let action = parent.handlers.lock().get(Signal::CHLD);
         let wanted = !action.is_ignore() && !action.has(raw::SA_NOCLDSTOP);
-        let child = child_info(process, i32::from(status.number()), &process.usage());
+        let child = child_info(&parent, process, i32::from(status.number()), &process.usage());
         Notice { to: parent, info: wanted.then(|| SigInfo::child(Signal::CHLD, code, child)) }
     };
     notice.deliver();

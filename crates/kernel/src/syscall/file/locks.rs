@@ -87,7 +87,7 @@ pub fn record_lock(task: &Task, file: &File, command: u32, address: u64) -> SysR
                 request.whence = raw::SEEK_SET as i16;
                 request.start = held.start as i64;
                 request.len = if held.end == u64::MAX { 0 } else { (held.end - held.start) as i64 };
-                request.pid = held.pid as i32;
+                request.pid = task.number_of(held.pid) as i32;
             }
         }
         uaccess::write(address, &request)?;

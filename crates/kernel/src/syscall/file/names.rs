@@ -10,7 +10,7 @@ use crate::fs::file::Taken;
 use crate::fs::inode::{Attributes, DeviceNumber, Inode, Kind, mode};
 use crate::fs::path::{Last, LastLink, Parent};
 use crate::fs::pipe::Pipe;
-use crate::fs::procfs::Jump;
+use crate::fs::procfs::{Jump, shown_in};
 use crate::fs::regular::Regular;
 use crate::fs::tree::{self, Name, RenameFlags};
 use crate::mm::uaccess;
@@ -150,7 +150,7 @@ pub fn readlink(task: &Task, dirfd: i32, path_address: u64, address: u64, len: i
     };
     let text = match &dentry.inode.kind {
         Kind::Symlink(target) => target.to_vec(),
-        Kind::Proc(node) => match node.link()? {
+        Kind::Proc(node) => match node.link(shown_in(&dentry.inode))? {
             Jump::Path(text) => text,
             Jump::Dentry { shown, .. } if shown.len() >= PATH_MAX => return Err(Errno::ENAMETOOLONG),
             Jump::Dentry { shown, .. } => shown,

@@ -201,7 +201,7 @@ fn msgctl(ctx: &mut SyscallContext<'_>) -> SysResult {
                     state.bytes as u64,
                     state.messages.len() as u64,
                     state.most as u64,
-                    u64::from(state.sent.1) | u64::from(state.received.1) << 32,
+                    u64::from(ctx.task.number_of(state.sent.1)) | u64::from(ctx.task.number_of(state.received.1)) << 32,
                 ];
                 record[6..13].copy_from_slice(&rest);
                 record

@@ -331,7 +331,7 @@ fn semctl(ctx: &mut SyscallContext<'_>) -> SysResult {
                 state.permissions.permit(&who, if command == SETVAL { 2 } else { 4 })?;
                 let count = |zero| state.waiting.iter().filter(|waiting| **waiting == (number, zero)).count();
                 match command {
-                    GETPID => return Ok(state.semaphores[number].pid as usize),
+                    GETPID => return Ok(ctx.task.number_of(state.semaphores[number].pid) as usize),
                     GETVAL => return Ok(state.semaphores[number].value as usize),
                     GETNCNT => return Ok(count(false)),
                     GETZCNT => return Ok(count(true)),

@@ -95,10 +95,14 @@ fn take_files(task: &Task, data: u64, bytes: u64, files: &mut Vec<Arc<File>>) ->
 /// A program may say that it is itself, in any of its roles (`scm_check_creds`).
 fn credentials(task: &Task, [pid, uid, gid]: [u32; 3]) -> Result<Owner, Errno> {
     let own = task.credentials();
-    let fits = (pid == task.tgid || own.may(CAP_SYS_ADMIN))
+    let known = task.pid_of(pid);
+    let fits = (known == Some(task.tgid) || own.may(CAP_SYS_ADMIN))
         && ([own.uid, own.euid, own.suid].contains(&uid) || own.is_privileged())
         && ([own.gid, own.egid, own.sgid].contains(&gid) || own.is_privileged());
-    if fits { Ok(Owner { pid, uid, gid }) } else { Err(Errno::EPERM) }
+    if !fits {
+        return Err(Errno::EPERM);
+    }
+    Ok(Owner { pid: known.ok_or(Errno::ESRCH)?, uid, gid })
 }
 
 /// Writes what came along as far as there is room; returns the bytes written and the flags that say what was lost.
@@ -113,7 +117,8 @@ pub fn write(
     let (mut at, mut lost) = (0, 0);
     let room = if control == 0 { 0 } else { room };
     if socket.options.wants_credentials.load(Ordering::Relaxed) && socket.inet().is_none() {
-        let sender = parcel.sender.map_or([0, 65_534, 65_534], |owner| [owner.pid, owner.uid, owner.gid]);
+        let sender =
+            parcel.sender.map_or([0, 65_534, 65_534], |owner| [task.number_of(owner.pid), owner.uid, owner.gid]);
         let len = HEADER + size_of_val(&sender) as u64;
         if room < HEADER {
             lost = net::MSG_CTRUNC;
