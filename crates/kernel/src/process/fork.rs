@@ -18,7 +18,7 @@ use super::signal::action::Handlers;
 use super::signal::state::{AlternateStack, TaskSignals};
 use super::slot::Slot;
 use super::task::Trap;
-use super::{Pid, Process, Task, pid_namespace, tree};
+use super::{Pid, Process, Task, pid_namespace, seccomp, tree};
 use crate::arch::{LiveRegisters, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
@@ -283,13 +283,21 @@ fn make(
             vfork_done: Mutex::new(vfork_done),
             trace: Mutex::default(),
             tracing: AtomicU32::new(0),
+            seccomp: Mutex::default(),
+            dispatch: Mutex::default(),
+            writes_back: AtomicBool::new(task.writes_back.load(Ordering::Relaxed)),
             passed_stop: AtomicU64::new(0),
             rested_in: AtomicU64::new(0),
             awaited_access: AtomicU64::new(0),
             awaited_by: AtomicU64::new(0),
             last_trap: Mutex::new(Trap::default()),
         });
-        process.threads.lock().push(child.clone());
+        {
+            // Locked: what all threads of a process get, a new one gets by its maker or as one of them.
+            let mut threads = process.threads.lock();
+            seccomp::inherit(task, &child);
+            threads.push(child.clone());
+        }
         if share(raw::CLONE_THREAD) {
             tree.insert_thread(&child);
         } else {

@@ -24,6 +24,7 @@ pub mod policy;
 pub mod ptrace;
 pub mod restore_point;
 pub mod rseq;
+pub mod seccomp;
 pub mod signal;
 pub mod slot;
 mod task;

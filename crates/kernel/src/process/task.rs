@@ -20,6 +20,7 @@ use super::pid_namespace::PidNamespace;
 use super::policy::{Class, MemoryPolicy};
 use super::ptrace::Trace;
 use super::restore_point::RestorePoint;
+use super::seccomp;
 use super::signal::action::Handlers;
 use super::signal::pending::Pending;
 use super::signal::state::TaskSignals;
@@ -84,6 +85,12 @@ pub struct Task {
     pub trace: Mutex<Trace>,
     /// What of that is looked at often: bits of [`super::ptrace`].
     pub tracing: AtomicU32,
+    /// Which system calls it may make. Of the threads of a process, changed with those locked.
+    pub seccomp: Mutex<seccomp::Mode>,
+    /// Which of them it is told of instead.
+    pub dispatch: Mutex<Option<seccomp::dispatch::Dispatch>>,
+    /// `PR_SET_IO_FLUSHER`. Kept and reported.
+    pub writes_back: AtomicBool,
     /// The stop of its group that its tracer let it go on from; 0 for none.
     pub passed_stop: AtomicU64,
     /// The stop of its group in which it was counted as resting.

@@ -22,6 +22,7 @@ mod process_vm;
 mod ptrace;
 mod resource;
 mod scheduling;
+mod seccomp;
 mod sharing;
 mod shm;
 mod signal;
@@ -40,7 +41,7 @@ use crate::arch::TrapFrame;
 use crate::errno::Errno;
 use crate::fs::userfault as userfault_files;
 use crate::process::signal::state::Restart;
-use crate::process::{Task, ptrace as tracing};
+use crate::process::{Task, ptrace as tracing, seccomp as seccomp_of};
 use crate::sched;
 
 /// What a call returns: the value for the result register, or why not.
@@ -67,7 +68,7 @@ static TABLE: [Handler; NUMBERS] = table();
 const fn table() -> [Handler; NUMBERS] {
     let mut table: [Handler; NUMBERS] = [unknown; NUMBERS];
     let mut taken = [false; NUMBERS];
-    let subjects: [&[(Sysno, Handler)]; 26] = [
+    let subjects: [&[(Sysno, Handler)]; 27] = [
         advice::CALLS,
         class::CALLS,
         file::FILE_CALLS,
@@ -87,6 +88,7 @@ const fn table() -> [Handler; NUMBERS] {
         ptrace::CALLS,
         resource::CALLS,
         scheduling::CALLS,
+        seccomp::CALLS,
         sharing::CALLS,
         shm::CALLS,
         signal::CALLS,
@@ -114,7 +116,7 @@ const fn table() -> [Handler; NUMBERS] {
 /// Does the system call whose number and arguments are in the frame; its result is in the frame afterwards.
 pub fn dispatch(frame: &mut TrapFrame) {
     sched::with_current(|task| {
-        if task.tracing.load(Ordering::Relaxed) & tracing::CALLS != 0 {
+        if task.tracing.load(Ordering::Relaxed) & (tracing::CALLS | tracing::FILTERED) != 0 {
             return watched(task, frame);
         }
         perform(task, frame);
@@ -156,14 +158,20 @@ fn perform(task: &Arc<Task>, frame: &mut TrapFrame) {
     }
 }
 
-/// A call of a thread whose tracer may want to see it begin and end.
+/// A call of a thread whose tracer may want to see it begin and end, or that not all calls are permitted.
 #[cold]
 #[inline(never)]
 fn watched(task: &Arc<Task>, frame: &mut TrapFrame) {
-    if tracing::stops::call_begins(task, frame) {
+    if !seccomp_of::dispatch::permits(task, frame) {
+        return;
+    }
+    let followed = || task.tracing.load(Ordering::Relaxed) & tracing::CALLS != 0;
+    if (!followed() || tracing::stops::call_begins(task, frame)) && seccomp_of::permits(task, frame) {
         perform(task, frame);
     }
-    tracing::stops::call_ends(task, frame);
+    if followed() {
+        tracing::stops::call_ends(task, frame);
+    }
 }
 
 /// Leaves it to signal delivery what the program will see.

@@ -12,11 +12,13 @@ use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::picture;
 use crate::power::AtEnd;
-use crate::process::Task;
 use crate::process::credentials::{
-    ALL_CAPABILITIES, CAP_SETPCAP, KEEP_CAPS, LAST_CAPABILITY, NO_AMBIENT_RAISE, SECURE_BITS, SECURE_LOCKS,
+    ALL_CAPABILITIES, CAP_SETPCAP, CAP_SYS_RESOURCE, KEEP_CAPS, LAST_CAPABILITY, NO_AMBIENT_RAISE, SECURE_BITS,
+    SECURE_LOCKS,
 };
+use crate::process::seccomp::dispatch::Dispatch;
 use crate::process::signal::Signal;
+use crate::process::{Pid, Task};
 use crate::sched;
 
 /// The calls of this file.
@@ -29,6 +31,17 @@ const PR_FOLDSPACE_FORK_MODE: u32 = 0x464f_4c44;
 /// `prctl(PR_FOLDSPACE_TELL_AT_END, what)`: when this process ends, what is written to the control port: 1 who maps which frame, 2 a snapshot of all
 /// address spaces (and from now on one for each label that is written to `/proc/snapshot`), 3 both, 0 nothing. Not inherited.
 const PR_FOLDSPACE_TELL_AT_END: u32 = 0x464f_4c46;
+
+/// What processors might guess, and what can be done about it (`linux/prctl.h`). Emulated ones are not affected: the answers are those of a Linux on them.
+const SPEC_STORE_BYPASS: u64 = 0;
+const SPEC_INDIRECT_BRANCH: u64 = 1;
+const SPEC_L1D_FLUSH: u64 = 2;
+const SPEC_ENABLE: u64 = 2;
+const SPEC_DISABLE: u64 = 4;
+const SPEC_FORCE_DISABLE: u64 = 8;
+
+/// `PR_SET_PTRACER`, of the security module Yama.
+const PR_SET_PTRACER: u32 = 0x5961_6d61;
 
 fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [option, value, arg3, arg4, arg5, _] = ctx.args;
@@ -110,7 +123,8 @@ fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         raw::PR_GET_TIMERSLACK => Ok(task.timer_slack.lock().0 as usize),
         raw::PR_GET_TIMING => Ok(0),
         raw::PR_SET_TIMING if value == 0 => Ok(0),
-        raw::PR_GET_SECCOMP => Ok(0),
+        raw::PR_GET_SECCOMP => Ok(task.seccomp.lock().number() as usize),
+        raw::PR_SET_SECCOMP => super::seccomp::by_prctl(ctx, value, arg3),
         raw::PR_SET_KEEPCAPS
         | raw::PR_GET_KEEPCAPS
         | raw::PR_SET_SECUREBITS
@@ -133,10 +147,47 @@ fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         raw::PR_MCE_KILL_GET => all_zero(Ok(raw::PR_MCE_KILL_DEFAULT as usize)),
         // Nobody counts events.
         raw::PR_TASK_PERF_EVENTS_DISABLE | raw::PR_TASK_PERF_EVENTS_ENABLE => Ok(0),
-        // Emulated processors are not affected.
-        raw::PR_GET_SPECULATION_CTRL => match value {
-            0..=2 => rest_is_zero(Ok(0)),
-            _ => rest_is_zero(Err(Errno::ENODEV)),
+        raw::PR_GET_SPECULATION_CTRL => {
+            rest_is_zero(Ok(0))?;
+            match value {
+                SPEC_STORE_BYPASS => Ok(0),
+                SPEC_INDIRECT_BRANCH => Ok(SPEC_ENABLE as usize),
+                SPEC_L1D_FLUSH => Ok(SPEC_FORCE_DISABLE as usize),
+                _ => Err(Errno::ENODEV),
+            }
+        }
+        raw::PR_SET_SPECULATION_CTRL if arg4 | arg5 != 0 => Err(Errno::EINVAL),
+        raw::PR_SET_SPECULATION_CTRL => match (value, arg3) {
+            (SPEC_STORE_BYPASS, _) => Err(Errno::ENXIO),
+            (SPEC_INDIRECT_BRANCH, SPEC_ENABLE) => Ok(0),
+            (SPEC_INDIRECT_BRANCH, SPEC_DISABLE | SPEC_FORCE_DISABLE) | (SPEC_L1D_FLUSH, _) => Err(Errno::EPERM),
+            (SPEC_INDIRECT_BRANCH, _) => Err(Errno::ERANGE),
+            _ => Err(Errno::ENODEV),
+        },
+        raw::PR_SET_IO_FLUSHER | raw::PR_GET_IO_FLUSHER if !task.credentials().may(CAP_SYS_RESOURCE) => {
+            Err(Errno::EPERM)
+        }
+        raw::PR_SET_IO_FLUSHER if value <= 1 => {
+            rest_is_zero(Ok(0))?;
+            task.writes_back.store(value == 1, Ordering::Relaxed);
+            Ok(0)
+        }
+        raw::PR_GET_IO_FLUSHER => all_zero(Ok(usize::from(task.writes_back.load(Ordering::Relaxed)))),
+        raw::PR_SET_SYSCALL_USER_DISPATCH => match value as u32 {
+            raw::PR_SYS_DISPATCH_OFF if arg3 | arg4 | arg5 == 0 => {
+                *task.dispatch.lock() = None;
+                Ok(0)
+            }
+            raw::PR_SYS_DISPATCH_ON => {
+                Dispatch::new(arg3, arg4, arg5)?.install(task);
+                Ok(0)
+            }
+            _ => Err(Errno::EINVAL),
+        },
+        // Whoever may trace may do so anyway (Yama with `ptrace_scope` 0).
+        PR_SET_PTRACER => match value as i32 {
+            0 | -1 => Ok(0),
+            pid => ctx.task.find(pid as Pid).map(|_| 0).ok_or(Errno::EINVAL),
         },
         raw::PR_GET_TID_ADDRESS => {
             uaccess::write(value, &task.clear_child_tid.load(Ordering::Relaxed))?;
@@ -144,6 +195,11 @@ fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// `PR_GET_NO_NEW_PRIVS`.
+pub(super) fn no_new_privileges(task: &Task) -> bool {
+    task.process.no_new_privileges.load(Ordering::Relaxed)
 }
 
 /// What is about capabilities (`cap_task_prctl` of Linux's `security/commoncap.c`).

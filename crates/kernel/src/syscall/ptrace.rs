@@ -11,8 +11,10 @@ use zerocopy::IntoBytes;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
+use crate::process::credentials::CAP_SYS_ADMIN;
 use crate::process::ptrace::registers::{EXTENDED_SIZE, LEGACY_SIZE, Registers, WORDS};
 use crate::process::ptrace::{Manner, Pace, Place, TraceStop, control, option};
+use crate::process::seccomp::{Instruction, Mode};
 use crate::process::signal::SigSet;
 use crate::process::signal::info::{SIGINFO_SIZE, SigInfo};
 use crate::process::{Pid, Task};
@@ -153,8 +155,8 @@ fn at_rest(tracer: &Task, target: &Arc<Task>, number: u32, address: u64, data: u
         }
         request::PTRACE_GET_SYSCALL_INFO => return call_information(tracer, target, address, data),
         request::PTRACE_GET_RSEQ_CONFIGURATION => return Err(Errno::EIO),
-        // No filter can have been set.
-        request::PTRACE_SECCOMP_GET_FILTER | request::PTRACE_SECCOMP_GET_METADATA => return Err(Errno::EINVAL),
+        request::PTRACE_SECCOMP_GET_FILTER => return filter_of(tracer, target, address, data),
+        request::PTRACE_SECCOMP_GET_METADATA => return filter_metadata(tracer, target, address, data),
         _ => return Err(Errno::EIO),
     }
     Ok(0)
@@ -294,12 +296,14 @@ fn call_information(tracer: &Task, target: &Task, room: u64, to: u64) -> SysResu
     const NONE: u32 = 0;
     const ENTRY: u32 = 1;
     const EXIT: u32 = 2;
+    const FILTERED: u32 = 3;
     let mut record = [0u64; 11];
+    let message = target.trace.lock().message;
     let size = control::with_stopped(target, tracer, |stop| {
         let frame = stop.registers.frame();
         let marked = stop.code == raw::SIGTRAP | 0x80;
         let (kind, size) = match stop.place {
-            Place::CallBegins if marked => {
+            place @ (Place::CallBegins | Place::CallFiltered) if marked || place == Place::CallFiltered => {
                 record[3..10].copy_from_slice(&[
                     frame.orig_rax,
                     frame.rdi,
@@ -309,7 +313,12 @@ fn call_information(tracer: &Task, target: &Task, room: u64, to: u64) -> SysResu
                     frame.r8,
                     frame.r9,
                 ]);
-                (ENTRY, HEAD + 56)
+                if place == Place::CallBegins {
+                    (ENTRY, HEAD + 56)
+                } else {
+                    record[10] = message & 0xffff_ffff;
+                    (FILTERED, HEAD + 60)
+                }
             }
             Place::CallEnds if marked => {
                 record[3] = frame.rax;
@@ -326,4 +335,36 @@ fn call_information(tracer: &Task, target: &Task, room: u64, to: u64) -> SysResu
     let len = size.min(usize::try_from(room).unwrap_or(usize::MAX));
     uaccess::write_bytes(to, &record.as_bytes()[..len])?;
     Ok(size)
+}
+
+/// Filters of system calls are for those to see who are root and have none (`get_nth_filter` of Linux's `kernel/seccomp.c`).
+fn filters_of(tracer: &Task, target: &Task) -> Result<Mode, Errno> {
+    if !tracer.credentials().may(CAP_SYS_ADMIN) || tracer.seccomp.lock().number() != 0 {
+        return Err(Errno::EACCES);
+    }
+    Ok(target.seccomp.lock().clone())
+}
+
+/// `PTRACE_SECCOMP_GET_FILTER`: the instructions of the filter that was the `number`th to be added; returns how many. To 0: only that.
+fn filter_of(tracer: &Task, target: &Task, number: u64, to: u64) -> SysResult {
+    let program = filters_of(tracer, target)?.program(number)?;
+    if to != 0 {
+        for (index, instruction) in program.iter().enumerate() {
+            uaccess::write(to.wrapping_add((index * size_of::<Instruction>()) as u64), instruction)?;
+        }
+    }
+    Ok(program.len())
+}
+
+/// `PTRACE_SECCOMP_GET_METADATA`: the flags of one; none are kept.
+fn filter_metadata(tracer: &Task, target: &Task, room: u64, record: u64) -> SysResult {
+    const SIZE: u64 = 16;
+    let size = room.min(SIZE);
+    if size < 8 {
+        return Err(Errno::EINVAL);
+    }
+    let number: u64 = uaccess::read(record)?;
+    filters_of(tracer, target)?.program(number)?;
+    uaccess::write_bytes(record, &[number, 0].as_bytes()[..size as usize])?;
+    Ok(size as usize)
 }

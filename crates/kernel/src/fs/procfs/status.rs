@@ -109,9 +109,12 @@ pub fn status(task: &Arc<Task>, namespace: &Arc<PidNamespace>, out: &mut Vec<u8>
         capabilities.ambient
     ));
     let usage = process.usage();
+    let calls = task.seccomp.lock().clone();
     text.put(format_args!(
-        "NoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\n",
-        u8::from(process.no_new_privileges.load(Ordering::Relaxed))
+        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\n",
+        u8::from(process.no_new_privileges.load(Ordering::Relaxed)),
+        calls.number(),
+        calls.filters()
     ));
     let allowed = sched::affinity(task);
     text.put(format_args!("Cpus_allowed:\t{}\nCpus_allowed_list:\t{}\n", Mask(allowed), ProcessorList(allowed)));

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as raw;
 
-use super::{CALLS, Manner, Pace, Resumed, TRACED, TRAP, Trace, TraceStop, Tracer, option};
+use super::{CALLS, FILTERED, Manner, Pace, Resumed, TRACED, TRAP, Trace, TraceStop, Tracer, option};
 use crate::errno::Errno;
 use crate::process::access::{AccessAs, may_access};
 use crate::process::exit::ExitStatus;
@@ -47,7 +47,7 @@ fn link(tree: &mut Tree, tracer: Tracer, target: &Arc<Task>, manner: Manner, opt
     }
     tree.node_mut(tracer.process.pid).ok_or(Errno::EPERM)?.tracees.push(target.pid);
     *trace = Trace { tracer: Some(tracer), manner, options, ..Trace::default() };
-    target.tracing.store(TRACED, Ordering::SeqCst);
+    target.tracing.fetch_or(TRACED, Ordering::SeqCst);
     Ok(())
 }
 
@@ -147,7 +147,7 @@ fn release(target: &Task, signal: u8) {
     let Trace { resumed, trap_flag, .. } = core::mem::take(&mut *trace);
     trace.resumed = resumed;
     trace.trap_flag = trap_flag;
-    target.tracing.store(0, Ordering::SeqCst);
+    target.tracing.fetch_and(FILTERED, Ordering::SeqCst);
     target.passed_stop.store(0, Ordering::Relaxed);
 }
 

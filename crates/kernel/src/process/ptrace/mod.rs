@@ -37,13 +37,16 @@ pub const CALLS: u32 = 2;
 /// Bit of [`super::Task::tracing`]: it is to stop as soon as it can (`PTRACE_INTERRUPT`, and for seized threads the end of a group's stop).
 pub const TRAP: u32 = 4;
 
+/// Bit of [`super::Task::tracing`]: which system calls it may make is asked each time ([`super::seccomp`]). Not a matter of tracing, but looked at together.
+pub const FILTERED: u32 = 8;
+
 /// `PTRACE_O_*` and `PTRACE_EVENT_*` (`linux/ptrace.h`).
 pub mod option {
     /// Stops at system calls can be told from others.
     pub const TRACESYSGOOD: u32 = 1;
     /// The tracee is killed when the tracer ends.
     pub const EXITKILL: u32 = 1 << 20;
-    /// Every one that there is; those above `EXITKILL` and seccomp's have nothing to act on here.
+    /// Every one that there is; those above `EXITKILL` have nothing to act on here.
     pub const ALL: u32 = 0xff | EXITKILL | 1 << 21;
 }
 
@@ -63,6 +66,8 @@ pub enum TraceEvent {
     VforkDone = 5,
     /// It is about to end.
     Exit = 6,
+    /// A filter of its system calls says so.
+    Seccomp = 7,
     /// It was interrupted, or its group stops (seized threads only).
     Stop = 128,
 }
@@ -118,6 +123,8 @@ pub enum Place {
     Group,
     /// A system call begins.
     CallBegins,
+    /// A filter says that the tracer is to look at a system call.
+    CallFiltered,
     /// A system call is over.
     CallEnds,
     /// Something else that the tracer asked for.

@@ -116,7 +116,7 @@ fn stop(task: &Arc<Task>, frame: &mut TrapFrame, what: Stopping) -> Outcome {
 /// What the registers now say of an interrupted call: a debugger that has put others in their place, for a call of its own, puts these back
 /// later and expects the call to go on then.
 fn reconsider_restart(task: &Task, frame: &TrapFrame, place: Place) {
-    if place == Place::CallBegins {
+    if matches!(place, Place::CallBegins | Place::CallFiltered) {
         return;
     }
     let how = [Errno::ERESTARTSYS, Errno::ERESTARTNOINTR, Errno::ERESTARTNOHAND, Errno::ERESTART_RESTARTBLOCK];
@@ -214,12 +214,21 @@ pub fn trap(task: &Arc<Task>, frame: &mut TrapFrame) {
     stop(task, frame, Stopping { code, info, message: None, place: Place::Group });
 }
 
+/// Whether it has a tracer that wants to be told of such events.
+pub fn wants(task: &Task, event: TraceEvent) -> bool {
+    task.tracing.load(Ordering::Relaxed) & TRACED != 0 && task.trace.lock().wants(event)
+}
+
 /// Stops for an event, if the tracer wants to be told.
 pub fn event(task: &Arc<Task>, frame: &mut TrapFrame, event: TraceEvent, message: u64) {
-    if task.tracing.load(Ordering::Relaxed) & TRACED == 0 || !task.trace.lock().wants(event) {
+    if !wants(task, event) {
         return;
     }
-    let place = if event == TraceEvent::Exit { Place::Exit } else { Place::Event };
+    let place = match event {
+        TraceEvent::Exit => Place::Exit,
+        TraceEvent::Seccomp => Place::CallFiltered,
+        _ => Place::Event,
+    };
     notify(task, frame, SIGTRAP | (event as u32) << 8, Some(message), place);
 }
 
@@ -308,7 +317,7 @@ pub fn inherit(tracer: &Tracer, parent: &Trace, child: &Arc<Task>) {
         trace.manner = parent.manner;
     }
     let trap = if parent.manner == Manner::Seized { TRAP } else { 0 };
-    child.tracing.store(TRACED | trap, Ordering::Relaxed);
+    child.tracing.fetch_or(TRACED | trap, Ordering::Relaxed);
     if parent.manner == Manner::Attached {
         // A standard signal always finds room.
         let _ = child.signals.lock().push(SigInfo::user(Signal::STOP, code::SI_USER, 0, 0));

@@ -54,6 +54,10 @@ pub mod code {
     pub const TRAP_BRKPT: i32 = 1;
     /// Single step.
     pub const TRAP_TRACE: i32 = 2;
+    /// A filter refused a system call.
+    pub const SYS_SECCOMP: i32 = 1;
+    /// The program wants to hear of a system call.
+    pub const SYS_USER_DISPATCH: i32 = 2;
     /// The child exited.
     pub const CLD_EXITED: i32 = 1;
     /// The child was killed.
@@ -135,6 +139,18 @@ impl SigInfo {
     /// Caused by an access or an instruction at `address`.
     pub fn fault(signal: Signal, code: i32, address: u64) -> SigInfo {
         SigInfo::new(signal, code, [address, 0, 0, 0])
+    }
+
+    /// A filter refused a system call at `address`, with `data` to say why (`SYS_SECCOMP`).
+    pub fn refused_call(address: u64, number: u32, architecture: u32, data: u32) -> SigInfo {
+        let call = u64::from(number) | u64::from(architecture) << 32;
+        SigInfo { errno: data as i32, ..SigInfo::new(Signal::SYS, code::SYS_SECCOMP, [address, call, 0, 0]) }
+    }
+
+    /// The program wants to hear itself of a system call at `address` (`SYS_USER_DISPATCH`).
+    pub fn dispatched_call(address: u64, number: u32, architecture: u32) -> SigInfo {
+        let info = SigInfo::refused_call(address, number, architecture, 0);
+        SigInfo { code: code::SYS_USER_DISPATCH, ..info }
     }
 
     /// The thread may not do to memory with protection key `key` what it tried at `address` (`si_pkey`).
