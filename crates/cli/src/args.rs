@@ -32,6 +32,8 @@ pub enum Command {
     Diff(Diff),
     /// A log of strace on the published reverse maps, and on Foldspace
     Replay(Replay),
+    /// How the published reverse maps, and Foldspace's, grow with a chain of forks and with many children of one parent
+    Reverse(Reverse),
     /// A page for a browser: processes, their VMAs, and the page tables that they share, step by step
     Explore(Explore),
     /// Everything at once inside, for minutes or hours; every byte is verified, and nothing may be lost
@@ -312,6 +314,25 @@ pub struct Replay {
     /// Verify every invariant at the end of the log
     #[arg(long)]
     pub check: bool,
+
+    /// Print a JSON document instead of the tables
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Reverse {
+    /// Forks of the chain: each child forks, and its parent exits
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub forks: u32,
+
+    /// Children of the one parent
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub children: u32,
+
+    /// Memory of Foldspace, paid for as it is used
+    #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = size)]
+    pub memory: u64,
 
     /// Print a JSON document instead of the tables
     #[arg(long)]

@@ -13,6 +13,7 @@ mod measure;
 mod program;
 mod refusal;
 mod replay;
+mod reverse;
 mod run;
 mod snapshot;
 mod soak;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => diff::diff(&arguments),
         Command::Explore(arguments) => explore::explore(&arguments),
         Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Reverse(arguments) => reverse::reverse(&arguments),
         Command::Soak(arguments) => soak::soak(&arguments),
     };
     match done {

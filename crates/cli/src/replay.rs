@@ -124,7 +124,8 @@ fn mean(figures: &Figures) -> String {
     format!("{:.0}", figures.mean)
 }
 
-fn title(name: Name) -> &'static str {
+/// What it is called in tables.
+pub fn title(name: Name) -> &'static str {
     match name {
         Name::PerFork => "one per fork",
         Name::Before => "before the series",

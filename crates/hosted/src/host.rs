@@ -25,8 +25,7 @@ pub enum HostError {
 
 /// A machine whose frames are an arena of this process and whose processors are software.
 ///
-/// The arena goes when the host and all guests have gone, in any order. Address spaces, snapshots and objects that are held without a guest are to be dropped
-/// before them: what they leave waits for a grace period, which nobody ends then, and the arena with it.
+/// The arena goes when the host, its guests, and all address spaces, snapshots and objects on it have gone, in any order.
 pub struct Host {
     machine: Arc<Machine>,
     memory: Arc<Memory>,
@@ -37,8 +36,9 @@ pub struct Host {
 pub(crate) struct End(Arc<Memory>);
 
 impl Drop for End {
-    /// What waits for a grace period keeps the memory alive: lets it go, as far as nobody is pinned.
+    /// What waits for a grace period keeps the memory alive: lets it go, as far as nobody is pinned, and has those do so who end something later.
     fn drop(&mut self) {
+        self.0.reclaim_at_ends();
         self.0.reclaim();
     }
 }

@@ -3,8 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use foldspace::space::Access;
-use foldspace_hosted::{CacheSize, Guest, Heed, Host, Permissions, Reason};
+use foldspace::space::{Access, MapRequest, Placement};
+use foldspace::vma::{Backing, VmaFlags};
+use foldspace::{AddressSpace, Object, VirtAddr};
+use foldspace_hosted::{CacheSize, Guest, Heed, Host, Layouts, Permissions, Reason};
 
 const AT: u64 = 0x10_0000;
 const PAGE: u64 = 4096;
@@ -58,6 +60,53 @@ fn nothing_is_left_when_guests_outlive_their_host() {
     assert!(memory.upgrade().is_some());
     drop(other);
     assert!(memory.upgrade().is_none(), "the memory is there without a host or a guest");
+}
+
+/// The same of address spaces, snapshots and objects that no guest has.
+#[test]
+fn nothing_is_left_when_address_spaces_outlive_their_host() {
+    const PAGES: u64 = 200;
+    let orders = [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1], [1, 3, 0, 2]];
+    for order in orders {
+        let host = Host::new(16 << 20).unwrap();
+        let memory = std::sync::Arc::downgrade(host.memory());
+        let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
+        let object = Object::anonymous(host.memory(), PAGES * PAGE).unwrap();
+        let flags = VmaFlags::READ | VmaFlags::WRITE | VmaFlags::MAY_READ | VmaFlags::MAY_WRITE;
+        let request = |at: u64, flags, backing| MapRequest {
+            placement: Placement::Fixed(VirtAddr(at)),
+            len: PAGES * PAGE,
+            flags,
+            backing,
+            page_offset: 0,
+        };
+        space.map(request(AT, flags, Backing::Anonymous)).unwrap();
+        space.map(request(2 * AT, flags | VmaFlags::SHARED, Backing::Object(object.clone()))).unwrap();
+        let store = |space: &AddressSpace, value: u8| {
+            for at in (0..PAGES).map(|page| page * PAGE) {
+                assert_eq!(space.write(VirtAddr(AT + at), &[value]), 1);
+                assert_eq!(space.write(VirtAddr(2 * AT + at), &[value]), 1);
+            }
+        };
+        store(&space, 1);
+        let snapshot = space.snapshot().unwrap();
+        let child = space.fork().unwrap();
+        store(&child, 2);
+        drop(host);
+        store(&space, 3);
+        space.restore(&snapshot).unwrap();
+        let (mut space, mut snapshot, mut child, mut object) = (Some(space), Some(snapshot), Some(child), Some(object));
+        for (turn, which) in order.into_iter().enumerate() {
+            assert!(memory.upgrade().is_some(), "{order:?}: gone before {turn}");
+            match which {
+                0 => drop(space.take()),
+                1 => drop(snapshot.take()),
+                2 => drop(child.take()),
+                _ => drop(object.take()),
+            }
+        }
+        assert!(memory.upgrade().is_none(), "{order:?}: the memory is there without anybody on it");
+    }
 }
 
 #[test]

@@ -46,6 +46,10 @@ pub enum Op {
     WhoMaps(u64),
     /// Moves what the page shows to another frame. Whether it could is no result: others may have been in the way.
     Migrate(u64),
+    /// Keeps what the address space is now.
+    Snapshot,
+    /// Goes back to what it kept last.
+    Restore,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,6 +131,16 @@ impl Op {
                 }
                 String::new()
             }
+            Op::Snapshot => {
+                let snapshot = space.snapshot();
+                let outcome = format!("{:?}", snapshot.as_ref().map(|_| ()));
+                hands.kept.extend(snapshot.ok());
+                outcome
+            }
+            Op::Restore => match hands.kept.last() {
+                Some(snapshot) => format!("{:?}", space.restore(snapshot)),
+                None => "nothing is kept".into(),
+            },
             Op::WhoMaps(at) => {
                 if let Ok(shown) = stage.host.translate(&space, page(at)) {
                     let _ = space.memory().mappings(shown.frame, |_, _| {});

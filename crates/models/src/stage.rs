@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use foldspace::addr::PAGE_SIZE;
-use foldspace::space::{Fault, ForkMode, MapRequest, Placement};
+use foldspace::space::{Fault, ForkMode, MapRequest, Placement, Snapshot};
 use foldspace::vma::{Backing, VmaFlags};
 use foldspace::{AddressSpace, Object, PageRange, VirtAddr};
 use foldspace_hosted::{AccessError, CacheSize, Host, Layouts, Processor, Refusal};
@@ -36,7 +36,7 @@ pub fn pages(from: u64, until: u64) -> PageRange {
 /// ```text
 ///   0..5     private, with content: the number of the page and one
 ///   5..16    private, never touched
-///   16..19   the file, privately; 20..23 the file, shared
+///   16..19   the file, privately, 18 with a copy of its own; 20..23 the file, shared
 ///   512..    private, a whole last-level table; 512 and 513 with content, as above
 ///   1024..   nothing
 /// ```
@@ -75,6 +75,8 @@ pub struct Hands {
     pub far: Eye,
     /// Children that it made.
     pub made: Vec<Arc<AddressSpace>>,
+    /// Snapshots that it took.
+    pub kept: Vec<Snapshot>,
     /// The byte of each page that is its own.
     pub offset: u64,
     pub results: Vec<String>,
@@ -131,7 +133,7 @@ impl Stage {
         };
         parent.map(shared).expect("a shared mapping");
         stage.map(&parent, pages(512, 1024), Backing::Anonymous);
-        for number in (0..5).chain(512..514) {
+        for number in (0..5).chain([18, 512, 513]) {
             assert_eq!(parent.write(page(number), &[number as u8 + 1; BYTES]), BYTES);
         }
         parent.set_fork_mode(mode);
@@ -162,7 +164,14 @@ impl Stage {
             }
             Eye(processor)
         };
-        let mut hands = Hands { near: eye(), far: eye(), made: Vec::new(), offset: number as u64, results: Vec::new() };
+        let mut hands = Hands {
+            near: eye(),
+            far: eye(),
+            made: Vec::new(),
+            kept: Vec::new(),
+            offset: number as u64,
+            results: Vec::new(),
+        };
         for op in warm {
             op.perform(self, who, &mut hands);
         }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Parser;
 use comfy_table::{Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use dirty::List;
@@ -86,24 +87,33 @@ fn main() -> Result<()> {
         lists: Vec::new(),
         throughput: Vec::new(),
     };
+    let progress = progress(arguments.sizes.len() * (WAYS.len() + 1) + THROUGHPUTS);
     for (way, make) in WAYS {
         for size in &arguments.sizes {
             let resident = (*size).min(arguments.resident);
+            progress.set_message(format!("{way}, {size} MiB"));
             match measure(make, size << 20, resident << 20, &arguments) {
                 Ok(figures) => report.snapshots.push(Figures { way, ..figures }),
-                Err(error) => eprintln!("{way}, {size} MiB: {error:#}"),
+                Err(error) => progress.suspend(|| eprintln!("{way}, {size} MiB: {error:#}")),
             }
+            progress.inc(1);
         }
     }
     report.snapshots.sort_by_key(|figures| figures.size_mib);
     for size in &arguments.sizes {
         let resident = (*size).min(arguments.resident) << 20;
         let pages = places(resident, arguments.pages);
+        progress.set_message(format!("lists of what was stored to, {size} MiB"));
         report.lists.push((*size, dirty::measure(size << 20, resident, &pages, arguments.rounds)));
+        progress.inc(1);
     }
-    for bytes in [512 << 10, arguments.resident.min(256) << 20] {
+    let bytes: [usize; THROUGHPUTS] = [512 << 10, arguments.resident.min(256) << 20];
+    for bytes in bytes {
+        progress.set_message(format!("loads and stores in {} KiB", bytes >> 10));
         report.throughput.extend(throughput::measure(bytes)?);
+        progress.inc(1);
     }
+    progress.finish_and_clear();
     let text = text(&report);
     println!("{text}");
     if let Some(directory) = &arguments.report {
@@ -113,6 +123,18 @@ fn main() -> Result<()> {
         fs::write(directory.join("native.md"), text)?;
     }
     Ok(())
+}
+
+/// Sizes of memory that is loaded from and stored to.
+const THROUGHPUTS: usize = 2;
+
+/// A bar on a terminal, and nothing elsewhere.
+fn progress(steps: usize) -> ProgressBar {
+    let style = "{bar:30} {pos}/{len}, {elapsed}: {msg}";
+    // The template is ours and valid.
+    let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
+    // It is drawn by who measures: a thread that ticks would be there when this process forks.
+    ProgressBar::new(steps as u64).with_style(style)
 }
 
 /// Pages all over what is resident, in no order, each once.

@@ -98,6 +98,11 @@ impl Manager {
         self.spaces.iter().map(|(process, space)| (*process, space))
     }
 
+    /// That of a process.
+    pub fn space_of(&self, process: Process) -> Option<&Arc<AddressSpace>> {
+        self.spaces.get(&process)
+    }
+
     /// The machine that they are on.
     pub fn host(&self) -> &Host {
         &self.host

@@ -376,7 +376,8 @@ impl Variant {
 }
 
 impl Name {
-    fn of(rule: Rule) -> Name {
+    /// What a rule is called here.
+    pub(crate) fn of(rule: Rule) -> Name {
         match rule {
             Rule::PerFork => Name::PerFork,
             Rule::Reuse => Name::Before,
@@ -390,7 +391,7 @@ impl Name {
 impl Census {
     /// What the reverse map takes: of each record in use its home (8 bytes), of each table's the links and number of its lineage (12); 4 for each
     /// lineage; in lists 16 for each place and 32 for each frame.
-    fn reverse_bytes(&self) -> u64 {
+    pub(crate) fn reverse_bytes(&self) -> u64 {
         (self.tables + self.data) * 8
             + self.tables * 12
             + self.reverse.lineages * 4

@@ -1,5 +1,6 @@
 //! Starts the children, replaces those that are done, and says how it went.
 
+use std::fs;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -145,10 +146,18 @@ fn progress(begin: Instant, board: &Board, tallies: &[Tally]) {
         KINDS.iter().zip(tallies).map(|(kind, tally)| format!("{} {}", kind.name, tally.done)).collect();
     let killed: u64 = tallies.iter().map(|tally| tally.out_of_memory).sum();
     println!(
-        "{:5} s: {operations} operations, {refused} refused, {killed} killed for want of memory; children done: {}",
+        "{:5} s: {operations} operations, {refused} refused, {killed} killed for want of memory, {} frames moved; children done: {}",
         begin.elapsed().as_secs(),
+        frames_moved(),
         kinds.join(", ")
     );
+}
+
+/// Frames whose content was moved elsewhere since the machine has been running.
+fn frames_moved() -> u64 {
+    let text = fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    let moved = text.lines().find_map(|line| line.strip_prefix("pgmigrate_success "));
+    moved.and_then(|moved| moved.parse().ok()).unwrap_or(0)
 }
 
 /// Free memory when what was freed has arrived: the highest of some looks, with processes that come and go in between.

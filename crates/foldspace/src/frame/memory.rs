@@ -23,7 +23,7 @@ use crate::platform::Platform;
 use crate::reverse::Reverse;
 use crate::space::{Registry, Relinks};
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, Rank};
+use crate::sync::{Mutex, Rank, glance};
 
 /// What a [`Memory`] is made of.
 pub struct MemoryConfig<'a> {
@@ -67,6 +67,8 @@ pub struct Memory {
     platform: Box<dyn Platform>,
     pub(super) total: u64,
     lowest_address: AtomicU64,
+    /// One of [`Ends`].
+    ends: AtomicU64,
     kernel_entries: ArrayVec<(Index, u64), 16>,
     /// The default reference page, and the tables full of it.
     zero: ReferenceTables,
@@ -83,6 +85,17 @@ pub struct Memory {
     pub(super) commit: CachePadded<Commit>,
     #[cfg(feature = "fault-injection")]
     allowance: crate::sync::atomic::AtomicI64,
+}
+
+/// What becomes of what is left when an address space or an object ends.
+#[repr(u64)]
+enum Ends {
+    /// It waits for a grace period, which others will end.
+    Left,
+    /// Whoever ends it reclaims.
+    Reclaimed,
+    /// And somebody is doing that.
+    Reclaiming,
 }
 
 /// What is counted of all processors together: nothing that a fault changes.
@@ -151,6 +164,7 @@ impl Memory {
         Ok(Arc::new_cyclic(|me| Memory {
             total,
             lowest_address: AtomicU64::new(DEFAULT_LOWEST_ADDRESS.get()),
+            ends: AtomicU64::new(Ends::Left as u64),
             platform,
             me: Weak::clone(me),
             caches: Caches::new(),
@@ -258,6 +272,31 @@ impl Memory {
         for _ in 0..12 {
             me.defer_queued();
             self.platform.pin().flush();
+        }
+    }
+
+    /// From now on whoever drops an address space, a snapshot or an object reclaims, too, as far as nobody is pinned. For an embedder that goes before them: what
+    /// they leave keeps the memory alive until its grace period ends, and nobody would call [`Memory::reclaim`] any more.
+    pub fn reclaim_at_ends(&self) {
+        self.ends.store(Ends::Reclaimed as u64, Ordering::Relaxed);
+    }
+
+    /// An address space or an object has ended; its guard is dropped.
+    #[inline]
+    pub(crate) fn ended(&self) {
+        // Relaxed: who has asked for it knows that others may end meanwhile.
+        if glance(&self.ends, Ordering::Relaxed) != Ends::Left as u64 {
+            self.reclaim_at_end();
+        }
+    }
+
+    #[cold]
+    fn reclaim_at_end(&self) {
+        let (idle, busy) = (Ends::Reclaimed as u64, Ends::Reclaiming as u64);
+        // What is reclaimed may end something itself: that is seen to by who has begun.
+        if self.ends.compare_exchange(idle, busy, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.reclaim();
+            self.ends.store(idle, Ordering::Relaxed);
         }
     }
 

@@ -59,6 +59,8 @@ impl Drop for AddressSpace {
         garbage.retire(&self.memory, &guard);
         // An exit moves the epoch on: its tables, full of zeros, are what the next fork wants.
         self.memory.hand_over(&guard);
+        drop(guard);
+        self.memory.ended();
     }
 }
 

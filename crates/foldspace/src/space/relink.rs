@@ -13,11 +13,14 @@
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::hint::spin_loop;
+use crate::table::Alike;
 
 /// Who is at work.
 pub(crate) struct Relinks {
     restores: AtomicU32,
     cuts: AtomicU32,
+    /// Restores until now, modulo 2^32.
+    turns: AtomicU32,
 }
 
 /// Until it is dropped, those of the other kind wait.
@@ -25,7 +28,7 @@ pub(crate) struct AtWork<'t>(&'t AtomicU32);
 
 impl Relinks {
     pub(crate) const fn new() -> Relinks {
-        Relinks { restores: AtomicU32::new(0), cuts: AtomicU32::new(0) }
+        Relinks { restores: AtomicU32::new(0), cuts: AtomicU32::new(0), turns: AtomicU32::new(1) }
     }
 
     /// Waits for cuts. With no lock held.
@@ -41,6 +44,18 @@ impl Relinks {
                 spin_loop();
             }
         }
+    }
+
+    /// What the restore that begins does with tables that it finds as they were. To look through them once more takes half as long as to copy one and let
+    /// go of it again; so who restores often pays for tables that he has once stored to, and no more does, eight times or so, and then for the pages that
+    /// have changed only.
+    pub(super) fn alike(&self) -> Alike {
+        const ONE_IN: u32 = 8;
+        /// 2^32 divided by the golden ratio: whoever takes turns with others, in whatever rhythm, has his part of those.
+        const STEP: u32 = 0x9e37_79b9;
+        // Relaxed: a number, no more.
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        if turn.wrapping_mul(STEP) < u32::MAX / ONE_IN { Alike::GiveUp } else { Alike::Keep }
     }
 
     /// Waits for restores, of which no new one begins.

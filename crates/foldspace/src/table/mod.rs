@@ -29,5 +29,6 @@ pub(crate) use exclusive::Exclusive;
 pub(crate) use path::{Leaf, Root};
 pub(crate) use range::Touch;
 pub(crate) use release::{for_each_of, for_each_used, release_entry, release_table};
+pub(crate) use relink::Alike;
 pub(crate) use stretch::{Path, Stretch};
 pub(crate) use supply::Supply;

@@ -14,20 +14,21 @@ const START: Position = [0; 4];
 
 impl Root<'_> {
     /// Makes these tables show what those of `from` show, a relative's whose root is in the same lineage. Only tables that differ are looked into.
-    /// What is taken out is in the garbage, which is settled in between when it is full.
+    /// What is taken out is in the garbage, which is settled in between when it is full. Tables of our own in which nothing differs stay ours, or with
+    /// [`Alike::GiveUp`] make way for theirs.
     ///
     /// Under the writers' lock, with all of it marked as in change: faults wait.
     ///
     /// Tables are locked in pairs, ours first. Ours are exclusive, and of one address space; the other is reached by no space that anybody runs
     /// with the right to write. So nobody holds a table of the second kind while he waits for one of the first of the same level.
-    pub(crate) fn relink(&self, from: &Root<'_>, garbage: &mut Garbage) {
+    pub(crate) fn relink(&self, from: &Root<'_>, alike: Alike, garbage: &mut Garbage) {
         let mut position = START;
         loop {
             let mut ours = self.lock();
             let theirs = Common::lock(self.memory, from.frame, Level::L4);
-            let full = relink_below(&mut ours, &theirs, &mut position, garbage);
+            let outcome = relink_below(&mut ours, &theirs, alike, &mut position, garbage);
             drop((theirs, ours));
-            if full == Outcome::Done {
+            if outcome != Outcome::Full {
                 return;
             }
             garbage.settle(self.memory, self.space, Flush::All);
@@ -35,10 +36,22 @@ impl Root<'_> {
     }
 }
 
+/// What becomes of a table of a space's own that shows what the snapshot's does: nobody has stored below it since the last time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Alike {
+    /// It is looked through again the next time.
+    Keep,
+    /// The next store below it copies it again.
+    GiveUp,
+}
+
 /// How going through a table ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    Done,
+    /// Nothing was stored below it.
+    Same,
+    /// Something was, as far as is known.
+    Changed,
     /// No more can be given up before a shootdown; the position says where to go on.
     Full,
 }
@@ -47,6 +60,7 @@ enum Outcome {
 fn relink_below(
     ours: &mut Exclusive<'_>,
     theirs: &Common<'_>,
+    alike: Alike,
     position: &mut Position,
     garbage: &mut Garbage,
 ) -> Outcome {
@@ -54,6 +68,8 @@ fn relink_below(
     let depth = depth(level);
     let slots = if level == Level::L4 { ENTRIES / 2 } else { ENTRIES };
     let mut next = position[depth];
+    // What comes before was made alike until the garbage was full.
+    let mut outcome = if next == 0 { Outcome::Same } else { Outcome::Changed };
     while let Some(at) = next_difference(memory, ours, theirs, next..slots) {
         position[depth] = at;
         if garbage.is_full() {
@@ -63,14 +79,23 @@ fn relink_below(
         let entry = theirs.entry(index);
         match pair(ours, theirs, index) {
             Some((mut child, their_child)) => {
-                let outcome = relink_below(&mut child, &their_child, position, garbage);
+                let below = relink_below(&mut child, &their_child, alike, position, garbage);
                 drop((their_child, child));
-                if outcome == Outcome::Full {
-                    return outcome;
-                }
-                // It is ours alone: the next store need not find that out again.
-                if !ours.entry(index).is_writable() {
-                    ours.change(index, Entry::WRITE, 0);
+                match below {
+                    Outcome::Same if alike == Alike::GiveUp && !garbage.is_full() => {
+                        take_over(ours, theirs, index, entry, garbage);
+                    }
+                    Outcome::Full => return below,
+                    Outcome::Same if alike == Alike::GiveUp => return Outcome::Full,
+                    Outcome::Same | Outcome::Changed => {
+                        // It is ours alone: the next store need not find that out again.
+                        if !ours.entry(index).is_writable() {
+                            ours.change(index, Entry::WRITE, 0);
+                        }
+                        if below == Outcome::Changed {
+                            outcome = Outcome::Changed;
+                        }
+                    }
                 }
             }
             None if same_frame(ours.entry(index), entry) => {
@@ -79,13 +104,17 @@ fn relink_below(
                 let (set, clear) = (entry.bits() & (ALLOWED | Entry::DIRTY), !entry.bits() & ALLOWED | Entry::WRITE);
                 ours.change(index, set, clear);
                 garbage.stale = true;
+                outcome = Outcome::Changed;
             }
-            None => take_over(ours, theirs, index, entry, garbage),
+            None => {
+                take_over(ours, theirs, index, entry, garbage);
+                outcome = Outcome::Changed;
+            }
         }
         next = at + 1;
     }
     position[depth] = 0;
-    Outcome::Done
+    outcome
 }
 
 /// The tables below a slot of each, locked, if ours can be made to show what theirs shows: it is ours alone, and both are of one lineage, so that

@@ -157,6 +157,44 @@ fn what_was_unmapped_protected_or_guarded_comes_back() {
     assert_eq!(load(&mut processor, 101), 0);
 }
 
+/// Somebody who stores all over a large memory once, and to one page ever after, pays for one page in the end.
+#[test]
+fn tables_that_nobody_stores_to_any_more_are_given_up() {
+    const TABLES: u64 = 300;
+    let (host, space, mut processor) = machine(64 << 20);
+    map(&space, AT, TABLES * 512, RW, Backing::Anonymous);
+    let all = || (0..TABLES).map(|table| table * 512);
+    all().for_each(|number| store(&mut processor, number, number));
+    let snapshot = space.snapshot().unwrap();
+    let none = host.memory().stats().tables;
+    let tables = |host: &Host| {
+        crate::threads::settle(host);
+        host.memory().stats().tables - none
+    };
+    store(&mut processor, 7, 1);
+    space.restore(&snapshot).unwrap();
+    assert_eq!(tables(&host), 3, "those on the path to one page");
+    all().for_each(|number| store(&mut processor, number, 1));
+    space.restore(&snapshot).unwrap();
+    assert!(tables(&host) >= TABLES, "what has changed just now is kept");
+    for round in 0..100 {
+        store(&mut processor, 512 + round % 512, 1);
+        space.restore(&snapshot).unwrap();
+    }
+    assert_eq!(tables(&host), 3, "one path is used");
+    all().for_each(|number| assert_eq!(load(&mut processor, number), number));
+    check(&host, &[&space]);
+    // And nobody stores at all.
+    (0..100).for_each(|_| space.restore(&snapshot).unwrap());
+    assert_eq!(tables(&host), 0);
+    check(&host, &[&space]);
+    all().for_each(|number| store(&mut processor, number, 2));
+    assert_eq!(changed(&snapshot, &space).len() as u64, TABLES);
+    space.restore(&snapshot).unwrap();
+    assert_eq!(changed(&snapshot, &space), []);
+    check(&host, &[&space]);
+}
+
 #[test]
 fn strangers_and_snapshots_are_not_restored_to() {
     let (host, space, _processor) = machine(8 << 20);

@@ -7,6 +7,7 @@ mod lifetimes;
 mod migration;
 mod moved;
 mod pairs;
+mod restore;
 
 use foldspace::space::ForkMode;
 
@@ -38,6 +39,7 @@ pub const MODELS: &[Model] = &[
     layout::MPROTECT,
     layout::MREMAP,
     moved::MOVED,
+    restore::RESTORE,
     layout::TRUNCATE,
     layout::MAPS,
     pairs::PAIRS,

@@ -127,6 +127,16 @@ pub const MOVED: Model = Model {
                         actor(Child, &[Store(17, 9), Fork], &[Truncate(0)]),
                     ],
                 ),
+                case(Two, mode, &[actor(Child, &[], &[Move(18, 19, 1024)]), actor(Parent, &[], &[Truncate(0)])]),
+                case(
+                    Three,
+                    mode,
+                    &[
+                        actor(Grandchild, &[], &[Move(18, 19, 1024), Load(1024)]),
+                        actor(Child, &[Store(17, 9)], &[Move(18, 19, 1030)]),
+                        actor(Parent, &[], &[Truncate(0)]),
+                    ],
+                ),
             ]
         })
     },

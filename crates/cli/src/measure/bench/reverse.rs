@@ -1,11 +1,11 @@
-//! The reverse maps beside each other, in this process: a chain of forks, and the log of a build.
+//! The reverse maps beside each other, in this process: chains of forks, many children, and the log of a build.
 
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use foldspace_classic::{Area, Backing, Operation, Process, VmaFlags};
-use foldspace_replay::{Name, Options, Replay, Report, Variant};
+use foldspace_replay::{Brood, Link, Name, Options, Replay, Report, Size, Variant, chain as long_chain, children};
 
 use super::document::{Figure, Row};
 use crate::images::Images;
@@ -17,9 +17,17 @@ const PAGES: u64 = 512;
 /// Pages that each child writes to.
 const OWN: u64 = 8;
 
+/// Forks of the chain of which only the last is alive.
+const LONG: u32 = 10_000;
+/// Children of one parent.
+const CHILDREN: u32 = 1_000;
+/// Bytes of Foldspace's machine for these, paid for as they are used.
+const MEMORY: u64 = 1 << 30;
+
 /// All rows.
 pub fn rows() -> Result<Vec<Row>> {
     let mut rows = of("chain", "a chain of 64 forks", &chain()?);
+    rows.extend(families()?);
     match log() {
         Some(path) => rows.extend(of("build", "the log of a build", &build(&path)?)),
         None => rows.push(Row {
@@ -68,6 +76,48 @@ fn chain() -> Result<Report> {
     replay.operations(&stream)?;
     replay.check().map_err(anyhow::Error::msg)?;
     Ok(replay.finish()?)
+}
+
+/// Each reverse map after a long chain of forks, and with many children.
+fn families() -> Result<Vec<Row>> {
+    let links = long_chain(LONG, MEMORY, || {})?;
+    let ends: Vec<&Link> = links.iter().filter(|link| link.size.forks == LONG).collect();
+    let broods = children(CHILDREN, MEMORY, || {})?;
+    let chained = |name, work, unit, figure: fn(&Link) -> f64| {
+        let work = format!("10,000 forks, each parent exits: {work}");
+        family_row(&format!("reverse_long_{name}"), &work, unit, ends.iter().map(|link| (&link.size, figure(link))))
+    };
+    let of_many = |name, work, figure: fn(&Brood) -> f64| {
+        let work = format!("1,000 children of one parent: {work}");
+        let unit = if name == "bytes" { "bytes" } else { "places" };
+        family_row(
+            &format!("reverse_many_{name}"),
+            &work,
+            unit,
+            broods.iter().map(|brood| (&brood.size, figure(brood))),
+        )
+    };
+    Ok(vec![
+        chained("objects", "anon_vmas, or lineages, at the end", "objects", |link| link.size.objects as f64),
+        chained("last", "objects and links that the last fork makes", "objects", |link| link.size.by_last_fork as f64),
+        chained("bytes", "memory of the reverse map at the end", "bytes", |link| link.size.bytes as f64),
+        chained("looked", "places looked at for the mappings of a page", "places", |link| link.page.looked_at),
+        of_many("bytes", "memory of the reverse map", |brood| brood.size.bytes as f64),
+        of_many("child", "places looked at for a child's own page", |brood| brood.childs.looked_at),
+        of_many("parent", "places looked at for the parent's own page", |brood| brood.parents.looked_at),
+        of_many("all", "places looked at for a page that all have", |brood| brood.shared.looked_at),
+    ])
+}
+
+fn family_row<'s>(name: &str, work: &str, unit: &str, figures: impl Iterator<Item = (&'s Size, f64)>) -> Row {
+    Row {
+        row: name.to_owned(),
+        work: work.to_owned(),
+        unit: unit.to_owned(),
+        per: "run".to_owned(),
+        figures: figures.map(|(size, value)| (column(size.name).to_owned(), Figure::exact(value))).collect(),
+        ..Row::default()
+    }
 }
 
 /// A figure of each map.

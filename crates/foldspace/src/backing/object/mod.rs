@@ -283,5 +283,7 @@ impl Drop for Object {
             NONE => {}
             number => self.memory.objects().leave(number),
         }
+        drop(guard);
+        self.memory.ended();
     }
 }

@@ -202,7 +202,7 @@ pub mod mutants {
 /// Copies what is built; a file that has not changed stays as it is, so that it is not built again.
 fn copy_sources(root: &Path, copy: &Path) -> Result<()> {
     fs::create_dir_all(copy)?;
-    for entry in ["Cargo.toml", "Cargo.lock", "crates"] {
+    for entry in ["Cargo.toml", "Cargo.lock", "crates", "linux"] {
         copy_tree(&root.join(entry), &copy.join(entry)).with_context(|| format!("{entry} cannot be copied"))?;
     }
     Ok(())
