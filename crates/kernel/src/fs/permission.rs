@@ -8,6 +8,7 @@ use super::dentry::Dentry;
 use super::inode::Inode;
 use super::mount;
 use crate::errno::Errno;
+use crate::process::credentials::{CAP_DAC_OVERRIDE, CAP_FOWNER, Credentials};
 use crate::sched;
 
 bitflags! {
@@ -31,6 +32,8 @@ pub struct Asker {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Arc<[u32]>,
+    /// Whose files bits do not keep it from, if it may do so at all.
+    pub overrides: Option<Credentials>,
 }
 
 impl Asker {
@@ -41,7 +44,8 @@ impl Asker {
             (!credentials.is_privileged()).then_some(Asker {
                 uid: credentials.fsuid,
                 gid: credentials.fsgid,
-                groups: credentials.groups,
+                groups: credentials.groups.clone(),
+                overrides: (!credentials.user_namespace.is_first()).then_some(credentials),
             })
         })
         .flatten()
@@ -50,7 +54,9 @@ impl Asker {
     /// Whether all that is wanted is allowed (`generic_permission` of `fs/namei.c`).
     pub fn may(&self, inode: &Inode, wanted: Wanted) -> bool {
         let attributes = *inode.attributes.lock();
-        if self.uid == 0 {
+        let of = (attributes.uid, attributes.gid);
+        let overrides = self.overrides.as_ref();
+        if overrides.map_or(self.uid == 0, |who| who.may_to_file(of, CAP_DAC_OVERRIDE)) {
             return root_may(inode, wanted);
         }
         let in_group = attributes.gid == self.gid || self.groups.contains(&attributes.gid);
@@ -97,6 +103,10 @@ pub fn check_remove(directory: &Arc<Dentry>, entry: &Dentry) -> Result<(), Errno
         let attributes = directory.inode.attributes.lock();
         (attributes.permissions & 0o1000 != 0, attributes.uid)
     };
-    let entry_owner = entry.inode.attributes.lock().uid;
-    if sticky && asker.uid != owner && asker.uid != entry_owner { Err(Errno::EPERM) } else { Ok(()) }
+    let of = {
+        let attributes = entry.inode.attributes.lock();
+        (attributes.uid, attributes.gid)
+    };
+    let may = asker.overrides.as_ref().is_some_and(|who| who.may_to_file(of, CAP_FOWNER));
+    if sticky && asker.uid != owner && asker.uid != of.0 && !may { Err(Errno::EPERM) } else { Ok(()) }
 }

@@ -19,7 +19,7 @@ pub fn may_access(asker: &Task, target: &Task, with: AccessAs) -> bool {
         return true;
     }
     let (from, to) = (asker.credentials(), target.credentials());
-    if from.may(super::credentials::CAP_SYS_PTRACE) {
+    if from.may_in(&to.user_namespace, super::credentials::CAP_SYS_PTRACE) {
         return true;
     }
     let (uid, gid) = match with {

@@ -8,7 +8,7 @@ use foldspace::{AddressSpace, VirtAddr};
 use linux_raw_sys::general as raw;
 use smallvec::SmallVec;
 
-use super::credentials::CAP_SYS_ADMIN;
+use super::credentials::Credentials;
 use super::exit::VforkDone;
 use super::namespaces;
 use super::ptrace::registers::TRAP_FLAG;
@@ -77,7 +77,7 @@ impl CloneRequest {
         let pidfd_alone =
             raw::CLONE_DETACHED | if self.pidfd == self.parent_tid { raw::CLONE_PARENT_SETTID } else { 0 };
         let bad = self.has(raw::CLONE_NEWIPC) && self.has(raw::CLONE_SYSVSEM)
-            || self.has(raw::CLONE_NEWNS) && self.has(raw::CLONE_FS)
+            || self.has(raw::CLONE_NEWNS | raw::CLONE_NEWUSER) && self.has(raw::CLONE_FS)
             || self.has(raw::CLONE_PIDFD) && self.has(pidfd_alone)
             || self.has(raw::CLONE_THREAD) && !self.has(raw::CLONE_SIGHAND)
             || self.has(raw::CLONE_SIGHAND) && !self.has(raw::CLONE_VM)
@@ -96,7 +96,6 @@ pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) ->
     request.check()?;
     // Bit 7 of the flags is part of clone's exit signal, and only clone3 has it as CLONE_NEWTIME.
     let wanted = request.flags as u32 & (namespaces::KNOWN | namespaces::UNKNOWN);
-    namespaces::check(wanted, task.credentials().may(CAP_SYS_ADMIN))?;
     if request.has(raw::CLONE_THREAD) {
         // Threads of one process are in the same namespaces of processes and users.
         let for_children = task.namespaces.lock().pid.clone();
@@ -105,13 +104,14 @@ pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) ->
             return Err(Errno::EINVAL);
         }
     }
+    let credentials = namespaces::prepare(wanted, task)?;
     if request.has(raw::CLONE_PARENT) && task.process.is_namespace_init() {
         return Err(Errno::EINVAL);
     }
     let vfork = request.has(raw::CLONE_VFORK).then(|| VforkDone::new(task.process.clone()));
     let pidfd = request.has(raw::CLONE_PIDFD).then(|| Announced::new(task, request.pidfd)).transpose()?;
     let mut forking = None;
-    let child = match make(task, frame, request, vfork.clone(), &mut forking) {
+    let child = match make(task, frame, request, (credentials, vfork.clone()), &mut forking) {
         Ok(child) => child,
         Err(error) => {
             if let Some(pidfd) = pidfd {
@@ -186,7 +186,7 @@ fn make(
     task: &Arc<Task>,
     frame: &TrapFrame,
     request: &CloneRequest,
-    vfork_done: Option<Arc<VforkDone>>,
+    (credentials, vfork_done): (Credentials, Option<Arc<VforkDone>>),
     forking: &mut Option<Forking>,
 ) -> Result<Arc<Task>, Errno> {
     let thread = Thread::new()?;
@@ -231,12 +231,17 @@ fn make(
     let clear_child_tid = if share(raw::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
     let (class, memory_policy) = (task.class.lock().inherited(), *task.memory_policy.lock());
     let slack = task.timer_slack.lock().0;
-    let (comm, credentials) = (*task.comm.lock(), task.credentials());
+    let comm = *task.comm.lock();
     let mut namespaces = task.namespaces.lock().clone();
     if request.has(namespaces::KNOWN) {
         // The child's alone, as new mounts ask for.
         let mut context = fs.lock().clone();
-        namespaces = namespaces.with_new(request.flags as u32 & namespaces::KNOWN, task, &mut context)?;
+        namespaces = namespaces.with_new(
+            request.flags as u32 & namespaces::KNOWN,
+            task,
+            &credentials.user_namespace,
+            &mut context,
+        )?;
         if request.has(raw::CLONE_NEWNS) {
             drop(fs.replace(context));
         }

@@ -31,6 +31,7 @@ mod task;
 pub mod timer;
 pub mod tree;
 pub mod usage;
+pub mod user_namespace;
 pub mod wait;
 
 pub use fault::{handle_exception, handle_page_fault};

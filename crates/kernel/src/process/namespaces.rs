@@ -1,6 +1,6 @@
 //! Namespaces (namespaces(7)): what a thread sees as the machine's names ([`Uts`]), as System V objects ([`Ipc`]), as what is mounted where
-//! ([`MountNamespace`]), as the network ([`Net`]), as processes ([`PidNamespace`]) and as the root of its control groups, of which there is one. Of users and of
-//! time there is one of each, as on a Linux that was built without them.
+//! ([`MountNamespace`]), as the network ([`Net`]), as processes ([`PidNamespace`]), as users ([`UserNamespace`]) and as the root of its control groups, of which
+//! there is one. Of time there is one, as on a Linux that was built without them.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,10 @@ use linux_raw_sys::general as raw;
 use spin::Once;
 
 use super::Task;
+use super::credentials::{CAP_SYS_ADMIN, Credentials};
 use super::net::Net;
 use super::pid_namespace::PidNamespace;
+use super::user_namespace::UserNamespace;
 use crate::errno::Errno;
 use crate::fs::mount::{self, MountNamespace};
 use crate::fs::path::FsContext;
@@ -37,10 +39,19 @@ pub const fn machine_name(text: &[u8]) -> MachineName {
 /// The names of the host and of its domain.
 pub struct Uts {
     number: u64,
+    /// Whose it is: capabilities there count for it.
+    pub owner: Arc<UserNamespace>,
     /// `uname -n`.
     pub host: Mutex<MachineName>,
     /// The NIS domain.
     pub domain: Mutex<MachineName>,
+}
+
+/// Where control groups begin: there is only the root of them, so that it is nothing but a number.
+pub struct Cgroup {
+    number: u64,
+    /// Whose it is: capabilities there count for it.
+    pub owner: Arc<UserNamespace>,
 }
 
 /// The namespaces of a thread.
@@ -52,8 +63,8 @@ pub struct Namespaces {
     pub ipc: Arc<Ipc>,
     /// Mounts. The root and the current directory are seen through some of these, as a rule.
     pub mnt: Arc<MountNamespace>,
-    /// Control groups: there is only the root of them, so that it is nothing but a number.
-    pub cgroup: Arc<u64>,
+    /// Control groups.
+    pub cgroup: Arc<Cgroup>,
     /// Interfaces, ports and abstract names.
     pub net: Arc<Net>,
     /// Where its next children will be; where it is itself, [`super::Process::pid_namespace`] says.
@@ -69,12 +80,14 @@ pub enum Namespace {
     Ipc(Arc<Ipc>),
     /// See [`MountNamespace`].
     Mnt(Arc<MountNamespace>),
-    /// See [`Namespaces::cgroup`].
-    Cgroup(Arc<u64>),
+    /// See [`Cgroup`].
+    Cgroup(Arc<Cgroup>),
     /// See [`Net`].
     Net(Arc<Net>),
     /// See [`PidNamespace`].
     Pid(Arc<PidNamespace>),
+    /// See [`UserNamespace`].
+    User(Arc<UserNamespace>),
 }
 
 /// The kinds, as `/proc/PID/ns` names them.
@@ -86,7 +99,7 @@ pub enum NamespaceKind {
     Ipc,
     /// See [`MountNamespace`].
     Mnt,
-    /// See [`Namespaces::cgroup`].
+    /// See [`Cgroup`].
     Cgroup,
     /// See [`Net`].
     Net,
@@ -94,6 +107,8 @@ pub enum NamespaceKind {
     Pid,
     /// See [`Namespaces::pid`].
     PidForChildren,
+    /// See [`super::credentials::Credentials::user_namespace`].
+    User,
 }
 
 /// Flags for all that there are.
@@ -102,9 +117,10 @@ pub const KNOWN: u32 = raw::CLONE_NEWUTS
     | raw::CLONE_NEWNS
     | raw::CLONE_NEWCGROUP
     | raw::CLONE_NEWNET
-    | raw::CLONE_NEWPID;
+    | raw::CLONE_NEWPID
+    | raw::CLONE_NEWUSER;
 /// And those that there are not.
-pub const UNKNOWN: u32 = raw::CLONE_NEWUSER | raw::CLONE_NEWTIME;
+pub const UNKNOWN: u32 = raw::CLONE_NEWTIME;
 
 /// A number for a new one: `st_ino` of its file. The first are Linux's `PROC_UTS_INIT_INO` and `PROC_IPC_INIT_INO`.
 pub fn next_number() -> u64 {
@@ -120,12 +136,13 @@ impl Namespaces {
             Arc::new(Namespaces {
                 uts: Arc::new(Uts {
                     number: 0xefff_fffe,
+                    owner: UserNamespace::first().clone(),
                     host: Mutex::new(machine_name(b"foldspace")),
                     domain: Mutex::new(machine_name(b"(none)")),
                 }),
-                ipc: Arc::new(Ipc::new(0xefff_ffff)),
+                ipc: Arc::new(Ipc::new(0xefff_ffff, UserNamespace::first().clone())),
                 mnt: mount::first().clone(),
-                cgroup: Arc::new(0xefff_fffb),
+                cgroup: Arc::new(Cgroup { number: 0xefff_fffb, owner: UserNamespace::first().clone() }),
                 net: Net::first().clone(),
                 pid: PidNamespace::first().clone(),
             })
@@ -133,7 +150,7 @@ impl Namespaces {
         FIRST.call_once(make).clone()
     }
 
-    /// The same, but new ones where `flags` (`CLONE_NEW*`) ask for that. `fs` is put where the same is in new mounts.
+    /// The same, but new ones of `owner` where `flags` (`CLONE_NEW*`) ask for that. `fs` is put where the same is in new mounts.
     ///
     /// # Errors
     /// Of processes: `EINVAL` for who is not where its children are, `ENOSPC` where they are too deep.
@@ -141,6 +158,7 @@ impl Namespaces {
         self: &Arc<Namespaces>,
         flags: u32,
         task: &Task,
+        owner: &Arc<UserNamespace>,
         fs: &mut FsContext,
     ) -> Result<Arc<Namespaces>, Errno> {
         let mut new = Namespaces::clone(self);
@@ -148,23 +166,28 @@ impl Namespaces {
             if !Arc::ptr_eq(&self.pid, &task.process.pid_namespace) {
                 return Err(Errno::EINVAL);
             }
-            new.pid = PidNamespace::new(&self.pid)?;
+            new.pid = PidNamespace::new(&self.pid, owner)?;
         }
         if flags & raw::CLONE_NEWNS != 0 {
-            new.mnt = self.mnt.copy(fs);
+            new.mnt = self.mnt.copy(fs, owner);
         }
         if flags & raw::CLONE_NEWCGROUP != 0 {
-            new.cgroup = Arc::new(next_number());
+            new.cgroup = Arc::new(Cgroup { number: next_number(), owner: owner.clone() });
         }
         if flags & raw::CLONE_NEWNET != 0 {
-            new.net = Net::new();
+            new.net = Net::new(owner);
         }
         if flags & raw::CLONE_NEWUTS != 0 {
             let (host, domain) = (*self.uts.host.lock(), *self.uts.domain.lock());
-            new.uts = Arc::new(Uts { number: next_number(), host: Mutex::new(host), domain: Mutex::new(domain) });
+            new.uts = Arc::new(Uts {
+                number: next_number(),
+                owner: owner.clone(),
+                host: Mutex::new(host),
+                domain: Mutex::new(domain),
+            });
         }
         if flags & raw::CLONE_NEWIPC != 0 {
-            new.ipc = Arc::new(Ipc::new(next_number()));
+            new.ipc = Arc::new(Ipc::new(next_number(), owner.clone()));
         }
         Ok(Arc::new(new))
     }
@@ -178,6 +201,8 @@ impl Namespaces {
             Namespace::Cgroup(cgroup) => self.cgroup = cgroup,
             Namespace::Net(net) => self.net = net,
             Namespace::Pid(pid) => self.pid = pid,
+            // Belongs to the credentials.
+            Namespace::User(_) => {}
         }
     }
 
@@ -195,6 +220,7 @@ impl Namespaces {
                 all.pid.init()?;
                 Namespace::Pid(all.pid.clone())
             }
+            NamespaceKind::User => Namespace::User(task.credentials().user_namespace),
         })
     }
 }
@@ -209,6 +235,20 @@ impl Namespace {
             Namespace::Cgroup(_) => raw::CLONE_NEWCGROUP,
             Namespace::Net(_) => raw::CLONE_NEWNET,
             Namespace::Pid(_) => raw::CLONE_NEWPID,
+            Namespace::User(_) => raw::CLONE_NEWUSER,
+        }
+    }
+
+    /// Whose it is; of users, the one above. `None`: there is nothing above the first.
+    pub fn owner(&self) -> Option<&Arc<UserNamespace>> {
+        match self {
+            Namespace::Uts(uts) => Some(&uts.owner),
+            Namespace::Ipc(ipc) => Some(&ipc.owner),
+            Namespace::Mnt(mnt) => Some(&mnt.owner),
+            Namespace::Cgroup(cgroup) => Some(&cgroup.owner),
+            Namespace::Net(net) => Some(&net.owner),
+            Namespace::Pid(pid) => Some(&pid.owner),
+            Namespace::User(user) => user.parent(),
         }
     }
 
@@ -218,9 +258,10 @@ impl Namespace {
             Namespace::Uts(uts) => uts.number,
             Namespace::Ipc(ipc) => ipc.number(),
             Namespace::Mnt(mnt) => mnt.number,
-            Namespace::Cgroup(cgroup) => **cgroup,
+            Namespace::Cgroup(cgroup) => cgroup.number,
             Namespace::Net(net) => net.number,
             Namespace::Pid(pid) => pid.number,
+            Namespace::User(user) => user.number,
         }
     }
 
@@ -233,22 +274,29 @@ impl Namespace {
             Namespace::Cgroup(_) => "cgroup",
             Namespace::Net(_) => "net",
             Namespace::Pid(_) => "pid",
+            Namespace::User(_) => "user",
         };
         alloc::format!("{kind}:[{}]", self.number()).into_bytes()
     }
 }
 
-/// Checks flags of clone and unshare (`copy_namespaces`, `create_new_namespaces`): who may ask comes first, then what there is.
+/// Checks flags of clone and unshare, and makes the namespace of users that they ask for, which comes first and gives its maker what the others need
+/// (`copy_creds`, `create_new_namespaces`): who acts then.
 ///
 /// # Errors
-/// `EPERM`, `EINVAL`.
-pub fn check(flags: u32, privileged: bool) -> Result<(), Errno> {
-    // A user namespace would be made first, and give its maker what the others need.
+/// `EPERM`: without capabilities, or with a root of one's own. `ENOSPC`: too deep. `EINVAL`: there is no such kind.
+pub fn prepare(flags: u32, task: &Task) -> Result<Credentials, Errno> {
+    let mut credentials = task.credentials();
     if flags & raw::CLONE_NEWUSER != 0 {
-        return Err(Errno::EINVAL);
+        let (root, own) = (task.fs.lock().root.uncovered(), task.namespaces.lock().mnt.root().uncovered());
+        if !Arc::ptr_eq(&root, &own) {
+            return Err(Errno::EPERM);
+        }
+        credentials = UserNamespace::create(&credentials)?;
     }
-    if flags & (KNOWN | UNKNOWN) != 0 && !privileged {
+    let others = (KNOWN | UNKNOWN) & !raw::CLONE_NEWUSER;
+    if flags & others != 0 && !credentials.may_here(CAP_SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
-    if flags & UNKNOWN != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+    if flags & UNKNOWN != 0 { Err(Errno::EINVAL) } else { Ok(credentials) }
 }

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use spin::Once;
 
 use super::namespaces::next_number;
+use super::user_namespace::UserNamespace;
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::sched;
@@ -16,6 +17,8 @@ use crate::syscall::SysResult;
 pub struct Net {
     /// `st_ino` of its file.
     pub number: u64,
+    /// Whose it is: capabilities there count for it.
+    pub owner: Arc<UserNamespace>,
     /// Whether its interface is up: nobody is reached before.
     up: AtomicBool,
 }
@@ -24,12 +27,15 @@ impl Net {
     /// The first, with Linux's `PROC_NET_INIT_INO`.
     pub fn first() -> &'static Arc<Net> {
         static FIRST: Once<Arc<Net>> = Once::new();
-        FIRST.call_once(|| Arc::new(Net { number: 0xefff_fffa, up: AtomicBool::new(true) }))
+        FIRST.call_once(|| {
+            let owner = UserNamespace::first().clone();
+            Arc::new(Net { number: 0xefff_fffa, owner, up: AtomicBool::new(true) })
+        })
     }
 
-    /// A new one.
-    pub fn new() -> Arc<Net> {
-        Arc::new(Net { number: next_number(), up: AtomicBool::new(false) })
+    /// A new one of `owner`.
+    pub fn new(owner: &Arc<UserNamespace>) -> Arc<Net> {
+        Arc::new(Net { number: next_number(), owner: owner.clone(), up: AtomicBool::new(false) })
     }
 
     /// That of the current task.

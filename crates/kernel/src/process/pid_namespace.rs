@@ -18,6 +18,7 @@ use super::signal::action::Action;
 use super::signal::send;
 use super::signal::{SigInfo, Signal};
 use super::tree::{self, FIRST_AGAIN, INIT, PID_MAX};
+use super::user_namespace::UserNamespace;
 use super::{Pid, Process, Task};
 use crate::errno::Errno;
 use crate::sched::WaitQueue;
@@ -30,6 +31,8 @@ pub const DEEPEST: usize = 32;
 pub struct PidNamespace {
     /// `st_ino` of its file.
     pub number: u64,
+    /// Whose it is: capabilities there count for it.
+    pub owner: Arc<UserNamespace>,
     /// How many are above it.
     level: usize,
     parent: Option<Arc<PidNamespace>>,
@@ -60,18 +63,23 @@ impl PidNamespace {
         static FIRST: Once<Arc<PidNamespace>> = Once::new();
         FIRST.call_once(|| {
             // `PROC_PID_INIT_INO` of Linux's `include/linux/proc_ns.h`.
-            Arc::new(PidNamespace { number: 0xefff_fffc, level: 0, parent: None, numbers: Mutex::default() })
+            let owner = UserNamespace::first().clone();
+            Arc::new(PidNamespace { number: 0xefff_fffc, owner, level: 0, parent: None, numbers: Mutex::default() })
         })
     }
 
-    /// An empty one below `parent`. `ENOSPC`: that is too deep.
-    pub fn new(parent: &Arc<PidNamespace>) -> Result<Arc<PidNamespace>, Errno> {
+    /// An empty one of `owner` below `parent`. `ENOSPC`: that is too deep. `EINVAL`: the parent is of somebody else.
+    pub fn new(parent: &Arc<PidNamespace>, owner: &Arc<UserNamespace>) -> Result<Arc<PidNamespace>, Errno> {
+        if !owner.is_within(&parent.owner) {
+            return Err(Errno::EINVAL);
+        }
         let level = parent.level + 1;
         if level > DEEPEST {
             return Err(Errno::ENOSPC);
         }
         Ok(Arc::new(PidNamespace {
             number: next_number(),
+            owner: owner.clone(),
             level,
             parent: Some(parent.clone()),
             numbers: Mutex::default(),
@@ -143,7 +151,7 @@ pub(super) fn take(
         let numbers = inner.numbers.lock();
         chosen.push(match wanted.get(depth) {
             Some(&number) => {
-                let number = choose(number, who, numbers.pids.contains_key(&INIT))?;
+                let number = choose(number, who, &inner.owner, numbers.pids.contains_key(&INIT))?;
                 if numbers.pids.contains_key(&number) {
                     return Err(Errno::EEXIST);
                 }
@@ -153,7 +161,8 @@ pub(super) fn take(
         });
         closed |= numbers.closed;
     }
-    let last = wanted.get(namespace.level).map(|&number| choose(number, who, true)).transpose()?;
+    let last =
+        wanted.get(namespace.level).map(|&number| choose(number, who, UserNamespace::first(), true)).transpose()?;
     if closed {
         return Err(Errno::ENOMEM);
     }
@@ -178,12 +187,12 @@ pub(super) fn give_back(namespace: &Arc<PidNamespace>, pid: Pid) {
 }
 
 /// Checks a number that somebody wants (`alloc_pid` of Linux's `kernel/pid.c`).
-fn choose(number: i32, who: &Credentials, has_init: bool) -> Result<Pid, Errno> {
+fn choose(number: i32, who: &Credentials, owner: &UserNamespace, has_init: bool) -> Result<Pid, Errno> {
     let pid = Pid::try_from(number).ok().filter(|pid| (1..PID_MAX).contains(pid)).ok_or(Errno::EINVAL)?;
     if pid != INIT && !has_init {
         return Err(Errno::EINVAL);
     }
-    let may = who.may(CAP_CHECKPOINT_RESTORE) || who.may(CAP_SYS_ADMIN);
+    let may = who.may_in(owner, CAP_CHECKPOINT_RESTORE) || who.may_in(owner, CAP_SYS_ADMIN);
     if may { Ok(pid) } else { Err(Errno::EPERM) }
 }
 

@@ -8,7 +8,8 @@ use syscalls::Sysno;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
-use crate::process::credentials::{ALL_CAPABILITIES, Capabilities, Credentials};
+use crate::process::credentials::{ALL_CAPABILITIES, CAP_SETGID, CAP_SETUID, Capabilities, Credentials};
+use crate::process::user_namespace::Ids;
 use crate::process::{Pid, tree};
 
 /// The calls of this file.
@@ -21,10 +22,10 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     (Sysno::setpgid, setpgid),
     (Sysno::getsid, getsid),
     (Sysno::setsid, setsid),
-    (Sysno::getuid, |ctx| Ok(ctx.task.credentials().uid as usize)),
-    (Sysno::geteuid, |ctx| Ok(ctx.task.credentials().euid as usize)),
-    (Sysno::getgid, |ctx| Ok(ctx.task.credentials().gid as usize)),
-    (Sysno::getegid, |ctx| Ok(ctx.task.credentials().egid as usize)),
+    (Sysno::getuid, |ctx| user(ctx, |ids| ids.uid)),
+    (Sysno::geteuid, |ctx| user(ctx, |ids| ids.euid)),
+    (Sysno::getgid, |ctx| group(ctx, |ids| ids.gid)),
+    (Sysno::getegid, |ctx| group(ctx, |ids| ids.egid)),
     (Sysno::getresuid, getresuid),
     (Sysno::getresgid, getresgid),
     (Sysno::setuid, setuid),
@@ -45,6 +46,18 @@ pub const CALLS: &[(Sysno, Handler)] = &[
 const KEEP: u32 = u32::MAX;
 /// `NGROUPS_MAX`.
 const MAX_GROUPS: usize = 65_536;
+
+/// A user as the caller is shown it.
+fn user(ctx: &SyscallContext<'_>, which: fn(&Credentials) -> u32) -> SysResult {
+    let ids = ctx.task.credentials();
+    Ok(ids.shown_user(which(&ids)) as usize)
+}
+
+/// A group as the caller is shown it.
+fn group(ctx: &SyscallContext<'_>, which: fn(&Credentials) -> u32) -> SysResult {
+    let ids = ctx.task.credentials();
+    Ok(ids.shown_group(which(&ids)) as usize)
+}
 
 /// A pid as the caller counts.
 fn told(ctx: &SyscallContext<'_>, pid: Pid) -> SysResult {
@@ -95,12 +108,12 @@ fn write_three(addresses: &[u64; 6], values: [u32; 3]) -> SysResult {
 
 fn getresuid(ctx: &mut SyscallContext<'_>) -> SysResult {
     let ids = ctx.task.credentials();
-    write_three(&ctx.args, [ids.uid, ids.euid, ids.suid])
+    write_three(&ctx.args, [ids.uid, ids.euid, ids.suid].map(|id| ids.shown_user(id)))
 }
 
 fn getresgid(ctx: &mut SyscallContext<'_>) -> SysResult {
     let ids = ctx.task.credentials();
-    write_three(&ctx.args, [ids.gid, ids.egid, ids.sgid])
+    write_three(&ctx.args, [ids.gid, ids.egid, ids.sgid].map(|id| ids.shown_group(id)))
 }
 
 /// Changes the caller's user ids and what follows from them.
@@ -127,14 +140,30 @@ fn one_of(id: u32, allowed: &[u32]) -> Result<(), Errno> {
     if allowed.contains(&id) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-fn id(value: u64) -> Result<u32, Errno> {
-    if value as u32 == KEEP { Err(Errno::EINVAL) } else { Ok(value as u32) }
+/// Which id the caller means. `EINVAL`: none.
+fn id(ctx: &SyscallContext<'_>, ids: Ids, value: u64) -> Result<u32, Errno> {
+    ctx.task.credentials().user_namespace.id_of(ids, value as u32).ok_or(Errno::EINVAL)
+}
+
+/// The same, where [`KEEP`] stays.
+fn id_or_keep(ctx: &SyscallContext<'_>, ids: Ids, value: u64) -> Result<u32, Errno> {
+    if value as u32 == KEEP { Ok(KEEP) } else { id(ctx, ids, value) }
+}
+
+/// Whether the caller may become any user,
+fn may_be_any(ids: &Credentials) -> bool {
+    ids.may_here(CAP_SETUID)
+}
+
+/// or be in any group.
+fn may_be_in_any(ids: &Credentials) -> bool {
+    ids.may_here(CAP_SETGID)
 }
 
 fn setuid(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let uid = id(ctx.args[0])?;
+    let uid = id(ctx, Ids::Users, ctx.args[0])?;
     change_user(ctx, |ids| {
-        if ids.is_privileged() {
+        if may_be_any(ids) {
             (ids.uid, ids.suid) = (uid, uid);
         } else {
             one_of(uid, &[ids.uid, ids.suid])?;
@@ -145,9 +174,9 @@ fn setuid(ctx: &mut SyscallContext<'_>) -> SysResult {
 }
 
 fn setgid(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let gid = id(ctx.args[0])?;
+    let gid = id(ctx, Ids::Groups, ctx.args[0])?;
     change_group(ctx, |ids| {
-        if ids.is_privileged() {
+        if may_be_in_any(ids) {
             (ids.gid, ids.sgid) = (gid, gid);
         } else {
             one_of(gid, &[ids.gid, ids.sgid])?;
@@ -158,17 +187,18 @@ fn setgid(ctx: &mut SyscallContext<'_>) -> SysResult {
 }
 
 fn setreuid(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let [real, effective] = [ctx.args[0] as u32, ctx.args[1] as u32];
+    let real = id_or_keep(ctx, Ids::Users, ctx.args[0])?;
+    let effective = id_or_keep(ctx, Ids::Users, ctx.args[1])?;
     change_user(ctx, |ids| {
         let old = ids.clone();
         if real != KEEP {
-            if !old.is_privileged() {
+            if !may_be_any(&old) {
                 one_of(real, &[old.uid, old.euid])?;
             }
             ids.uid = real;
         }
         if effective != KEEP {
-            if !old.is_privileged() {
+            if !may_be_any(&old) {
                 one_of(effective, &[old.uid, old.euid, old.suid])?;
             }
             ids.euid = effective;
@@ -181,17 +211,18 @@ fn setreuid(ctx: &mut SyscallContext<'_>) -> SysResult {
 }
 
 fn setregid(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let [real, effective] = [ctx.args[0] as u32, ctx.args[1] as u32];
+    let real = id_or_keep(ctx, Ids::Groups, ctx.args[0])?;
+    let effective = id_or_keep(ctx, Ids::Groups, ctx.args[1])?;
     change_group(ctx, |ids| {
         let old = ids.clone();
         if real != KEEP {
-            if !old.is_privileged() {
+            if !may_be_in_any(&old) {
                 one_of(real, &[old.gid, old.egid])?;
             }
             ids.gid = real;
         }
         if effective != KEEP {
-            if !old.is_privileged() {
+            if !may_be_in_any(&old) {
                 one_of(effective, &[old.gid, old.egid, old.sgid])?;
             }
             ids.egid = effective;
@@ -204,12 +235,14 @@ fn setregid(ctx: &mut SyscallContext<'_>) -> SysResult {
 }
 
 fn setresuid(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let wanted = [ctx.args[0] as u32, ctx.args[1] as u32, ctx.args[2] as u32];
+    let [first, second, third, ..] = ctx.args;
+    let wanted = |value| id_or_keep(ctx, Ids::Users, value);
+    let wanted = [wanted(first)?, wanted(second)?, wanted(third)?];
     change_user(ctx, |ids| {
-        let old = [ids.uid, ids.euid, ids.suid];
+        let (old, privileged) = ([ids.uid, ids.euid, ids.suid], may_be_any(ids));
         for (slot, value) in [&mut ids.uid, &mut ids.euid, &mut ids.suid].into_iter().zip(wanted) {
             if value != KEEP {
-                if old[1] != 0 {
+                if !privileged {
                     one_of(value, &old)?;
                 }
                 *slot = value;
@@ -220,9 +253,11 @@ fn setresuid(ctx: &mut SyscallContext<'_>) -> SysResult {
 }
 
 fn setresgid(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let wanted = [ctx.args[0] as u32, ctx.args[1] as u32, ctx.args[2] as u32];
+    let [first, second, third, ..] = ctx.args;
+    let wanted = |value| id_or_keep(ctx, Ids::Groups, value);
+    let wanted = [wanted(first)?, wanted(second)?, wanted(third)?];
     change_group(ctx, |ids| {
-        let (old, privileged) = ([ids.gid, ids.egid, ids.sgid], ids.is_privileged());
+        let (old, privileged) = ([ids.gid, ids.egid, ids.sgid], may_be_in_any(ids));
         for (slot, value) in [&mut ids.gid, &mut ids.egid, &mut ids.sgid].into_iter().zip(wanted) {
             if value != KEEP {
                 if !privileged {
@@ -238,8 +273,10 @@ fn setresgid(ctx: &mut SyscallContext<'_>) -> SysResult {
 /// Returns the id before, whether or not it could be changed.
 fn setfsuid(ctx: &mut SyscallContext<'_>) -> SysResult {
     let mut ids = ctx.task.credentials();
-    let (old, new) = (ids.fsuid, ctx.args[0] as u32);
-    if new != KEEP && (ids.is_privileged() || [ids.uid, ids.euid, ids.suid, ids.fsuid].contains(&new)) {
+    let old = ids.shown_user(ids.fsuid);
+    if let Ok(new) = id(ctx, Ids::Users, ctx.args[0])
+        && (may_be_any(&ids) || [ids.uid, ids.euid, ids.suid, ids.fsuid].contains(&new))
+    {
         ids.fsuid = new;
         ctx.task.set_credentials(ids);
     }
@@ -249,8 +286,10 @@ fn setfsuid(ctx: &mut SyscallContext<'_>) -> SysResult {
 /// Returns the id before, whether or not it could be changed.
 fn setfsgid(ctx: &mut SyscallContext<'_>) -> SysResult {
     let mut ids = ctx.task.credentials();
-    let (old, new) = (ids.fsgid, ctx.args[0] as u32);
-    if new != KEEP && (ids.is_privileged() || [ids.gid, ids.egid, ids.sgid, ids.fsgid].contains(&new)) {
+    let old = ids.shown_group(ids.fsgid);
+    if let Ok(new) = id(ctx, Ids::Groups, ctx.args[0])
+        && (may_be_in_any(&ids) || [ids.gid, ids.egid, ids.sgid, ids.fsgid].contains(&new))
+    {
         ids.fsgid = new;
         ctx.task.set_credentials(ids);
     }
@@ -260,13 +299,14 @@ fn setfsgid(ctx: &mut SyscallContext<'_>) -> SysResult {
 fn getgroups(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [size, list, ..] = ctx.args;
     let size = usize::try_from(size as i32).map_err(|_| Errno::EINVAL)?;
-    let groups = ctx.task.credentials().groups;
+    let ids = ctx.task.credentials();
+    let groups = &ids.groups;
     if size != 0 {
         if groups.len() > size {
             return Err(Errno::EINVAL);
         }
         for (index, group) in groups.iter().enumerate() {
-            uaccess::write(list.wrapping_add(4 * index as u64), group)?;
+            uaccess::write(list.wrapping_add(4 * index as u64), &ids.shown_group(*group))?;
         }
     }
     Ok(groups.len())
@@ -275,7 +315,7 @@ fn getgroups(ctx: &mut SyscallContext<'_>) -> SysResult {
 fn setgroups(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [size, list, ..] = ctx.args;
     let mut ids = ctx.task.credentials();
-    if !ids.is_privileged() {
+    if !may_be_in_any(&ids) || !ids.user_namespace.may_set_groups() {
         return Err(Errno::EPERM);
     }
     let size = usize::try_from(size as u32).map_err(|_| Errno::EINVAL)?;
@@ -285,7 +325,8 @@ fn setgroups(ctx: &mut SyscallContext<'_>) -> SysResult {
     let mut groups = Vec::new();
     groups.try_reserve_exact(size).map_err(|_| Errno::ENOMEM)?;
     for index in 0..size {
-        groups.push(uaccess::read::<u32>(list.wrapping_add(4 * index as u64))?);
+        let number = uaccess::read::<u32>(list.wrapping_add(4 * index as u64))?;
+        groups.push(id(ctx, Ids::Groups, number.into())?);
     }
     ids.groups = Arc::from(groups);
     ctx.task.set_credentials(ids);

@@ -227,13 +227,13 @@ fn capabilities(task: &Task, option: u32, [value, arg3, arg4, arg5]: [u64; 4]) -
             let locked = locks >> 1;
             let unlocks = locks & !(value as u32) != 0;
             let changes_locked = (ids.secure_bits ^ value as u32) & locked != 0;
-            if unlocks || changes_locked || value & !u64::from(SECURE_BITS) != 0 || !ids.may(CAP_SETPCAP) {
+            if unlocks || changes_locked || value & !u64::from(SECURE_BITS) != 0 || !ids.may_here(CAP_SETPCAP) {
                 return Err(Errno::EPERM);
             }
             ids.secure_bits = value as u32;
         }
         raw::PR_CAPBSET_DROP => {
-            if !ids.may(CAP_SETPCAP) {
+            if !ids.may_here(CAP_SETPCAP) {
                 return Err(Errno::EPERM);
             }
             ids.capabilities.bounding &= !bit(value)?;

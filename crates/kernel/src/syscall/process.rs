@@ -18,7 +18,7 @@ use crate::process::exec::execute;
 use crate::process::exit::ExitStatus;
 use crate::process::fork::{CloneRequest, clone as clone_task};
 use crate::process::pid_namespace::DEEPEST;
-use crate::process::wait::{WAIT4_OPTIONS, WAITID_OPTIONS, Which, wait};
+use crate::process::wait::{Report, WAIT4_OPTIONS, WAITID_OPTIONS, Which, wait};
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[
@@ -262,7 +262,10 @@ fn waitid(ctx: &mut SyscallContext<'_>) -> SysResult {
     if info != 0 {
         // Linux writes the fields that concern children and leaves the rest; zero if there is nothing to report.
         match report {
-            Some(report) => uaccess::write(info, &report.to_siginfo())?,
+            Some(report) => uaccess::write(
+                info,
+                &Report { uid: ctx.task.credentials().shown_user(report.uid), ..report }.to_siginfo(),
+            )?,
             None => uaccess::write(info, &[0u64; 4])?,
         }
     }

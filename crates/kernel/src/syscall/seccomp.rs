@@ -75,7 +75,7 @@ fn filter(ctx: &SyscallContext<'_>, flags: u32, from: u64) -> SysResult {
     if len == 0 || len > MOST {
         return Err(Errno::EINVAL);
     }
-    if !super::prctl::no_new_privileges(ctx.task) && !ctx.task.credentials().may(CAP_SYS_ADMIN) {
+    if !super::prctl::no_new_privileges(ctx.task) && !ctx.task.credentials().may_here(CAP_SYS_ADMIN) {
         return Err(Errno::EACCES);
     }
     let mut instructions: Vec<Instruction> = Vec::new();

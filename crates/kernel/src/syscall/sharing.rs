@@ -11,7 +11,7 @@ use crate::errno::Errno;
 use crate::fs::path::FsContext;
 use crate::mm::uaccess;
 use crate::process::access::{AccessAs, may_access};
-use crate::process::credentials::CAP_SYS_ADMIN;
+use crate::process::credentials::{CAP_SYS_ADMIN, CAP_SYS_CHROOT};
 use crate::process::namespaces::{self, Namespace, NamespaceKind, Namespaces};
 use crate::process::{Pid, Task};
 
@@ -29,8 +29,11 @@ fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
     if flags & !u64::from(PARTS | NAMESPACES) != 0 {
         return Err(Errno::EINVAL);
     }
-    let flags = flags as u32;
+    let mut flags = flags as u32;
     let task = ctx.task;
+    if flags & raw::CLONE_NEWUSER != 0 {
+        flags |= raw::CLONE_THREAD | raw::CLONE_FS;
+    }
     // Each of these means those before it, and none can be had while it is shared (`check_unshare_flags`).
     if flags & (raw::CLONE_THREAD | raw::CLONE_SIGHAND | raw::CLONE_VM) != 0 {
         let alone = task.process.threads.lock().len() == 1;
@@ -40,17 +43,20 @@ fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
             return Err(Errno::EINVAL);
         }
     }
-    namespaces::check(flags & NAMESPACES, task.credentials().may(CAP_SYS_ADMIN))?;
+    let credentials = namespaces::prepare(flags & NAMESPACES, task)?;
     if flags & namespaces::KNOWN != 0 {
         let now = task.namespaces.lock().clone();
         let mut context = task.fs.lock().clone();
-        let new = now.with_new(flags, task, &mut context)?;
+        let new = now.with_new(flags, task, &credentials.user_namespace, &mut context)?;
         let before = core::mem::replace(&mut *task.namespaces.lock(), new);
         drop((before, now));
         if flags & raw::CLONE_NEWNS != 0 {
             // New mounts are for one's own root and current directory.
             drop(task.fs.replace(context));
         }
+    }
+    if flags & raw::CLONE_NEWUSER != 0 {
+        task.set_credentials(credentials);
     }
     if flags & raw::CLONE_FS != 0 {
         task.fs.unshare();
@@ -66,7 +72,7 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [fd, wanted, ..] = ctx.args;
     let wanted = wanted as u32;
     let file = ctx.task.files.lock().get(fd as i32)?;
-    let mut entered = SmallVec::<[Namespace; 5]>::new();
+    let mut entered = SmallVec::<[Namespace; 7]>::new();
     if let Some(namespace) = file.body.namespace() {
         if wanted != 0 && wanted != namespace.flag() {
             return Err(Errno::EINVAL);
@@ -87,14 +93,34 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
             NamespaceKind::Cgroup,
             NamespaceKind::Net,
             NamespaceKind::Pid,
+            NamespaceKind::User,
         ];
         let all = kinds.into_iter().filter_map(|kind| Namespaces::of(&target, kind));
         entered.extend(all.filter(|namespace| wanted & namespace.flag() != 0));
     } else {
         return Err(Errno::EINVAL);
     }
-    if !ctx.task.credentials().may(CAP_SYS_ADMIN) {
-        return Err(Errno::EPERM);
+    let (task, mut credentials) = (ctx.task, ctx.task.credentials());
+    // Of users first: whoever enters it may enter what belongs to it (`userns_install`).
+    for namespace in &entered {
+        let Namespace::User(user) = namespace else { continue };
+        let alone = task.process.threads.lock().len() == 1 && task.fs.is_exclusive();
+        if Arc::ptr_eq(user, &credentials.user_namespace) || !alone {
+            return Err(Errno::EINVAL);
+        }
+        if !credentials.may_in(user, CAP_SYS_ADMIN) {
+            return Err(Errno::EPERM);
+        }
+        credentials = credentials.all_powerful_in(user.clone());
+    }
+    for namespace in entered.iter().filter(|namespace| !matches!(namespace, Namespace::User(_))) {
+        let may = |capability| {
+            credentials.may_here(capability)
+                && namespace.owner().is_none_or(|owner| credentials.may_in(owner, capability))
+        };
+        if !may(CAP_SYS_ADMIN) || matches!(namespace, Namespace::Mnt(_)) && !credentials.may_here(CAP_SYS_CHROOT) {
+            return Err(Errno::EPERM);
+        }
     }
     // Of processes, only into one's own namespace or one below it (`pidns_install`).
     let above = &ctx.task.process.pid_namespace;
@@ -108,12 +134,16 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
     if mounts.is_some() && !ctx.task.fs.is_exclusive() {
         return Err(Errno::EINVAL);
     }
+    let enters_users = entered.iter().any(|namespace| matches!(namespace, Namespace::User(_)));
     let before = ctx.task.namespaces.lock().clone();
     let mut new = Namespaces::clone(&before);
     for namespace in entered {
         new.enter(namespace);
     }
     *ctx.task.namespaces.lock() = Arc::new(new);
+    if enters_users {
+        task.set_credentials(credentials);
+    }
     if let Some(root) = mounts {
         let umask = ctx.task.fs.lock().umask;
         drop(ctx.task.fs.replace(FsContext { cwd: root.clone(), root, umask }));

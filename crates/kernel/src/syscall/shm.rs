@@ -20,7 +20,7 @@ use super::memory::{PAGE, in_space, round_up};
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::{memory, objects, uaccess};
-use crate::process::credentials::Credentials;
+use crate::process::credentials::{CAP_IPC_OWNER, CAP_SYS_ADMIN, Credentials};
 use crate::process::{Pid, Task, tree};
 use crate::time::{NANOS_PER_SECOND, realtime_ns};
 
@@ -137,12 +137,16 @@ impl Segment {
         } else {
             self.mode
         };
-        if who.is_privileged() || class & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+        if who.may_in(&ipc::current().owner, CAP_IPC_OWNER) || class & wanted == wanted {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
     }
 
     /// Whether somebody may remove or change it.
     fn owned_by(&self, who: &Credentials) -> Result<(), Errno> {
-        if who.is_privileged() || who.euid == self.owner.0 || who.euid == self.creator.0 {
+        if who.may_in(&ipc::current().owner, CAP_SYS_ADMIN) || who.euid == self.owner.0 || who.euid == self.creator.0 {
             Ok(())
         } else {
             Err(Errno::EPERM)

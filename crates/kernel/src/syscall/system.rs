@@ -10,6 +10,7 @@ use zerocopy::IntoBytes;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
+use crate::process::credentials::CAP_SYS_ADMIN;
 use crate::process::namespaces::{FIELD, MachineName, machine_name};
 use crate::process::tree;
 use crate::sched;
@@ -70,7 +71,8 @@ fn uname(ctx: &mut SyscallContext<'_>) -> SysResult {
 
 fn set_name(ctx: &SyscallContext<'_>, name: &Mutex<MachineName>) -> SysResult {
     let [address, len, ..] = ctx.args;
-    if !ctx.task.credentials().is_privileged() {
+    let owner = ctx.task.namespaces.lock().uts.owner.clone();
+    if !ctx.task.credentials().may_in(&owner, CAP_SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
     let len = usize::try_from(len as i32).ok().filter(|&len| len < FIELD).ok_or(Errno::EINVAL)?;

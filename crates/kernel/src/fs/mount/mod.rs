@@ -26,6 +26,7 @@ use super::tree;
 
 use crate::errno::Errno;
 use crate::process::namespaces::next_number;
+use crate::process::user_namespace::UserNamespace;
 use crate::sched;
 use crate::sync::Mutex;
 
@@ -164,6 +165,8 @@ const OPTIONS: u32 = raw::MS_RDONLY
 pub struct MountNamespace {
     /// `st_ino` of its file.
     pub number: u64,
+    /// Whose it is: capabilities there count for it.
+    pub owner: Arc<UserNamespace>,
     state: Mutex<State>,
 }
 
@@ -202,7 +205,8 @@ pub fn first() -> &'static Arc<MountNamespace> {
         let root = Dentry::at(Place::Root, new::directory(&Superblock::new(FsType::Tmpfs), 0o755));
         let mounts = [Mount::new(b"rootfs", "rootfs", root.clone(), 0, None)].into();
         // Linux's `PROC_MNT_INIT_INO` is not fixed: the first that is given out.
-        Arc::new(MountNamespace { number: 0xf000_0000, state: Mutex::new(State { root, mounts }) })
+        let owner = UserNamespace::first().clone();
+        Arc::new(MountNamespace { number: 0xf000_0000, owner, state: Mutex::new(State { root, mounts }) })
     })
 }
 
@@ -232,7 +236,7 @@ impl MountNamespace {
     }
 
     /// The same mounts of their own, each a view, and where `fs` is in it (`copy_mnt_ns` of Linux's `fs/namespace.c`).
-    pub fn copy(&self, fs: &mut FsContext) -> Arc<MountNamespace> {
+    pub fn copy(&self, fs: &mut FsContext, owner: &Arc<UserNamespace>) -> Arc<MountNamespace> {
         let state = self.state.lock();
         let mut made: Vec<(Mount, Mount)> = Vec::new();
         for mount in &state.mounts {
@@ -252,7 +256,11 @@ impl MountNamespace {
         drop(state);
         [fs.cwd, fs.root] = places;
         let mounts = made.into_iter().map(|(_, mount)| mount).collect();
-        Arc::new(MountNamespace { number: next_number(), state: Mutex::new(State { root, mounts }) })
+        Arc::new(MountNamespace {
+            number: next_number(),
+            owner: owner.clone(),
+            state: Mutex::new(State { root, mounts }),
+        })
     }
 }
 

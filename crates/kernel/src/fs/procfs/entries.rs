@@ -74,6 +74,7 @@ pub(super) const NAMESPACES: &[(&str, NamespaceKind)] = &[
     ("cgroup", NamespaceKind::Cgroup),
     ("net", NamespaceKind::Net),
     ("pid", NamespaceKind::Pid),
+    ("user", NamespaceKind::User),
     ("pid_for_children", NamespaceKind::PidForChildren),
 ];
 
@@ -116,6 +117,9 @@ pub(super) const PROCESS: &[(&str, Part)] = &[
     ("cgroup", Part::File(ProcessFile::Cgroup)),
     ("oom_score", Part::File(ProcessFile::OomScore)),
     ("oom_score_adj", Part::File(ProcessFile::OomScoreAdj)),
+    ("uid_map", Part::File(ProcessFile::UidMap)),
+    ("gid_map", Part::File(ProcessFile::GidMap)),
+    ("setgroups", Part::File(ProcessFile::Setgroups)),
 ];
 
 impl Part {

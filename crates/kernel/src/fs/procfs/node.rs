@@ -89,6 +89,9 @@ pub enum ProcessFile {
     OomScoreAdj,
     Wchan,
     Cgroup,
+    UidMap,
+    GidMap,
+    Setgroups,
 }
 
 /// Links of one thread or process.
@@ -342,7 +345,15 @@ impl Node {
             },
             Node::ProcessFile { file: ProcessFile::Environ | ProcessFile::Pagemap | ProcessFile::Auxv, .. } => 0o400,
             Node::ProcessFile { file: ProcessFile::Mem, .. } => 0o600,
-            Node::ProcessFile { file: ProcessFile::Comm | ProcessFile::OomScoreAdj, .. } => 0o644,
+            Node::ProcessFile {
+                file:
+                    ProcessFile::Comm
+                    | ProcessFile::OomScoreAdj
+                    | ProcessFile::UidMap
+                    | ProcessFile::GidMap
+                    | ProcessFile::Setgroups,
+                ..
+            } => 0o644,
             Node::System(SystemFile::Snapshot | SystemFile::SysrqTrigger | SystemFile::CompactMemory) => 0o200,
             Node::System(SystemFile::Frames | SystemFile::Kpagecount | SystemFile::Kpageflags) => 0o400,
             Node::System(file) if sysctl::is_writable(file) => 0o644,

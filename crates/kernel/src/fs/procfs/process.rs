@@ -19,7 +19,9 @@ use crate::fs::pidfd::PidFd;
 use crate::fs::tty;
 use crate::process::pid_namespace::PidNamespace;
 use crate::process::usage::TICKS_PER_SECOND;
+use crate::process::user_namespace::Ids;
 use crate::process::{Task, oom, tree};
+use crate::sched;
 
 /// Most bytes of arguments or environment that are shown: user memory must not fill the kernel's heap.
 const STRINGS_MAX: u64 = 256 * 1024;
@@ -56,6 +58,12 @@ pub fn text(
             let adjustment = task.process.oom_score_adjustment.load(Ordering::Relaxed);
             Text(out).put(format_args!("{adjustment}\n"));
         }
+        ProcessFile::UidMap => id_map(task, Ids::Users, out),
+        ProcessFile::GidMap => id_map(task, Ids::Groups, out),
+        ProcessFile::Setgroups => {
+            let denies = task.credentials().user_namespace.denies_groups();
+            out.extend_from_slice(if denies { b"deny\n" } else { b"allow\n" });
+        }
         ProcessFile::Wchan => out.push(b'0'),
         ProcessFile::Cgroup => out.extend_from_slice(b"0::/\n"),
         // Opened as bodies of their own.
@@ -64,6 +72,14 @@ pub fn text(
         }
     }
     Ok(())
+}
+
+/// `/proc/PID/uid_map` and `gid_map`.
+fn id_map(task: &Task, ids: Ids, out: &mut Vec<u8>) {
+    let reader = sched::with_current(|task| task.credentials().user_namespace);
+    for [first, outside, count] in task.credentials().user_namespace.lines(ids, &reader) {
+        Text(out).put(format_args!("{first:>10} {outside:>10} {count:>10}\n"));
+    }
 }
 
 /// The letter of a task's state.

@@ -46,6 +46,8 @@ pub fn status(task: &Arc<Task>, namespace: &Arc<PidNamespace>, out: &mut Vec<u8>
     let process = &task.process;
     let credentials = task.credentials();
     let letter = state_letter(task);
+    let reader = sched::with_current(|task| task.credentials());
+    let (user, group) = (|uid| reader.shown_user(uid), |gid| reader.shown_group(gid));
     let mut text = Text(out);
     text.put(format_args!("Name:\t"));
     text.escaped(&task.comm());
@@ -60,16 +62,22 @@ pub fn status(task: &Arc<Task>, namespace: &Arc<PidNamespace>, out: &mut Vec<u8>
     ));
     text.put(format_args!(
         "Uid:\t{}\t{}\t{}\t{}\n",
-        credentials.uid, credentials.euid, credentials.suid, credentials.fsuid
+        user(credentials.uid),
+        user(credentials.euid),
+        user(credentials.suid),
+        user(credentials.fsuid)
     ));
     text.put(format_args!(
         "Gid:\t{}\t{}\t{}\t{}\n",
-        credentials.gid, credentials.egid, credentials.sgid, credentials.fsgid
+        group(credentials.gid),
+        group(credentials.egid),
+        group(credentials.sgid),
+        group(credentials.fsgid)
     ));
     let size = task.files.peek(FdTable::size);
     text.put(format_args!("FDSize:\t{size}\nGroups:\t"));
-    for group in credentials.groups.iter() {
-        text.put(format_args!("{group} "));
+    for id in credentials.groups.iter() {
+        text.put(format_args!("{} ", group(*id)));
     }
     text.put(format_args!(" \n"));
     let inner = namespace.down_to(&process.pid_namespace);

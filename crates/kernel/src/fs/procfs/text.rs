@@ -13,7 +13,10 @@ use crate::fs::file::{Body, File, Whence, seek_within};
 use crate::fs::io::{Sink, Supply, put_all};
 use crate::picture;
 use crate::process::Task;
+use crate::process::credentials::Credentials;
 use crate::process::pid_namespace::PidNamespace;
+use crate::process::user_namespace::Ids;
+use crate::sched;
 use crate::syscall::SysResult;
 
 /// An open text.
@@ -23,6 +26,8 @@ pub struct TextBody {
     task: Option<Arc<Task>>,
     /// Whose numbers it says.
     namespace: Arc<PidNamespace>,
+    /// Who opened it.
+    opener: Credentials,
     text: Mutex<Vec<u8>>,
 }
 
@@ -34,7 +39,8 @@ impl TextBody {
             Node::ProcessFile { pid, .. } | Node::FdInfo { pid, .. } => Some(task(pid)?),
             _ => None,
         };
-        Ok(TextBody { node, task: about, namespace, text: Mutex::new(Vec::new()) })
+        let opener = sched::with_current(|task| task.credentials());
+        Ok(TextBody { node, task: about, namespace, opener, text: Mutex::new(Vec::new()) })
     }
 
     fn make(&self) -> Result<Vec<u8>, Errno> {
@@ -72,6 +78,15 @@ impl TextBody {
         Ok(done)
     }
 
+    fn write_map(&self, task: &Task, ids: Ids, value: &[u8]) -> Result<(), Errno> {
+        let actor = sched::with_current(|task| task.credentials());
+        task.credentials().user_namespace.write_map(ids, value, &self.opener, &actor)
+    }
+
+    fn is_map(&self) -> bool {
+        matches!(self.node, Node::ProcessFile { file: ProcessFile::UidMap | ProcessFile::GidMap, .. })
+    }
+
     fn set(&self, value: &[u8]) -> Result<(), Errno> {
         match (self.node, &self.task) {
             (Node::ProcessFile { file: ProcessFile::Comm, .. }, Some(task)) => {
@@ -84,6 +99,20 @@ impl TextBody {
                 let score = score.filter(|score| (-1000..=1000).contains(score)).ok_or(Errno::EINVAL)?;
                 task.process.oom_score_adjustment.store(score, Ordering::Relaxed);
                 Ok(())
+            }
+            (Node::ProcessFile { file: ProcessFile::UidMap, .. }, Some(task)) => {
+                self.write_map(task, Ids::Users, value)
+            }
+            (Node::ProcessFile { file: ProcessFile::GidMap, .. }, Some(task)) => {
+                self.write_map(task, Ids::Groups, value)
+            }
+            (Node::ProcessFile { file: ProcessFile::Setgroups, .. }, Some(task)) => {
+                let denies = match value.trim_ascii_end() {
+                    b"allow" => false,
+                    b"deny" => true,
+                    _ => return Err(Errno::EINVAL),
+                };
+                task.credentials().user_namespace.set_denies_groups(denies)
             }
             // Linux's `sysrq_handle_crash`: how to see what a panic looks like. The other letters do nothing here.
             (Node::System(SystemFile::SysrqTrigger), _) => {
@@ -120,14 +149,16 @@ impl Body for TextBody {
     }
 
     fn write(&self, open_file: &File, at: Option<u64>, from: &mut dyn Supply) -> SysResult {
-        let mut value = [0; 256];
+        let mut value = [0; 4096];
         let len = from.remaining();
         if let Node::System(file) = self.node
             && sysctl::is_writable(file)
         {
             return self.write_setting(file, open_file, at, from);
         }
-        if len > value.len() {
+        // Maps are as long as a page less one byte, in one piece from the start; else 256 bytes will do.
+        let begins = at.unwrap_or(*open_file.position.lock()) == 0;
+        if len > if self.is_map() { 4095 } else { 256 } || self.is_map() && !begins {
             return Err(Errno::EINVAL);
         }
         if from.take(&mut value[..len]) < len {

@@ -77,7 +77,7 @@ impl Body for Socket {
             return Ok(0);
         }
         if request != linux_raw_sys::ioctl::FIONREAD {
-            let may_change = task.credentials().may(CAP_NET_ADMIN);
+            let may_change = task.credentials().may_in(&self.end.net.owner, CAP_NET_ADMIN);
             if let Some(done) = self.end.net.request(request, argument, may_change) {
                 return done;
             }

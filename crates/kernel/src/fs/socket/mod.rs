@@ -35,6 +35,7 @@ use super::io::{Sink, Supply};
 use super::{poll, superblock};
 use crate::errno::Errno;
 use crate::process::Pid;
+use crate::process::Task;
 use crate::sched::{self, WaitQueue};
 use crate::syscall::SysResult;
 
@@ -61,6 +62,12 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// As somebody is shown it: process, user, group.
+    pub fn shown_to(&self, task: &Task) -> [u32; 3] {
+        let ids = task.credentials();
+        [task.number_of(self.pid), ids.shown_user(self.uid), ids.shown_group(self.gid)]
+    }
+
     /// The current task.
     pub fn current() -> Owner {
         sched::with_current(|task| {

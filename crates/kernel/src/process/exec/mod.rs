@@ -22,6 +22,7 @@ use super::futex::Leaving;
 use super::signal::SigSet;
 use super::signal::state::AlternateStack;
 use super::timer::posix;
+use super::user_namespace::Ids;
 use super::{Pid, Task, ptrace, restore_point, rseq, tree};
 use crate::arch::{FpuState, LiveRegisters, TrapFrame};
 use crate::errno::Errno;
@@ -178,7 +179,10 @@ fn credentials_after(task: &Task, file: &ExecFile) -> (Credentials, bool) {
     let mut credentials = task.credentials();
     let before = credentials.clone();
     let (permissions, owner, group) = file.permissions();
-    if !task.process.no_new_privileges.load(Ordering::Relaxed) {
+    // Somebody whom one's namespace does not know is not to be had (`bprm_fill_uid`).
+    let namespace = &before.user_namespace;
+    let known = namespace.number_of(Ids::Users, owner).is_some() && namespace.number_of(Ids::Groups, group).is_some();
+    if !task.process.no_new_privileges.load(Ordering::Relaxed) && known {
         if permissions & SET_USER_ID != 0 {
             credentials.euid = owner;
         }

@@ -119,6 +119,14 @@ impl SigInfo {
         by_program || self.signo == i32::from(Signal::CHLD.number()) && self.code > 0
     }
 
+    /// The same with the user that `shown` makes of it.
+    #[must_use]
+    pub fn with_user(mut self, shown: impl FnOnce(u32) -> u32) -> SigInfo {
+        let uid = shown((self.fields[0] >> 32) as u32);
+        self.fields[0] = self.fields[0] & u64::from(u32::MAX) | u64::from(uid) << 32;
+        self
+    }
+
     /// The same from nobody that the receiver could see.
     #[must_use]
     pub fn without_sender(mut self) -> SigInfo {

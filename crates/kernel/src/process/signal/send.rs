@@ -8,6 +8,7 @@ use linux_raw_sys::general as raw;
 use super::pending::{Pending, QueueFull};
 use super::{SigInfo, SigSet, Signal, info};
 use crate::errno::Errno;
+use crate::process::credentials::CAP_KILL;
 use crate::process::exit::ExitStatus;
 use crate::process::{Pid, Process, Task, ptrace, tree};
 use crate::sched;
@@ -75,7 +76,7 @@ fn process_with(process: &Arc<Process>, info: SigInfo, push: Push) -> Result<Eff
     if effect(process, first, &info) == Effect::Discard {
         return Ok(Effect::Discard);
     }
-    let info = as_told(process, info);
+    let info = as_told(first, info);
     {
         let mut pending = process.pending.lock();
         check_room(process, &pending, &info)?;
@@ -131,7 +132,7 @@ fn task_with(task: &Arc<Task>, info: SigInfo, push: Push) -> Result<Effect, Errn
     if effect(&task.process, task, &info) == Effect::Discard {
         return Ok(Effect::Discard);
     }
-    let info = as_told(&task.process, info);
+    let info = as_told(task, info);
     let wanted = {
         let mut signals = task.signals.lock();
         check_room(&task.process, &signals.pending, &info)?;
@@ -206,11 +207,20 @@ fn is_unseen(process: &Process) -> bool {
 }
 
 /// What the receiver is told: of a sender that it does not see, no number.
-fn as_told(process: &Process, info: SigInfo) -> SigInfo {
-    if process.pid_namespace.level() > 0 && info.names_sender() && is_unseen(process) {
-        return info.without_sender();
+fn as_told(receiver: &Task, info: SigInfo) -> SigInfo {
+    let process = &receiver.process;
+    if !info.names_sender() {
+        return info;
     }
-    info
+    let info = match process.pid_namespace.level() > 0 && is_unseen(process) {
+        true => info.without_sender(),
+        false => info,
+    };
+    // Users are shown to the receiver as its own namespace has them.
+    match info.code {
+        info::code::SI_QUEUE => info,
+        _ => info.with_user(|uid| receiver.credentials().shown_user(uid)),
+    }
 }
 
 /// What sending does at once, whether or not the signal is blocked or ignored: `SIGCONT` ends a stop and forgets signals that would begin
@@ -293,10 +303,13 @@ pub fn kill_call(sender: &Task, target: Target, signal: Option<Signal>) -> Resul
 /// Whether `sender` may send to `receiver` (kill(2)): root, one of two matching user ids, or `SIGCONT` within a session.
 pub fn permit(sender: &Task, receiver: &Process, signal: Option<Signal>) -> Result<(), Errno> {
     let from = sender.credentials();
-    if from.is_privileged() || receiver.pid == sender.tgid {
+    if receiver.pid == sender.tgid {
         return Ok(());
     }
     let Some(to) = receiver.leader().map(|task| task.credentials()) else { return Ok(()) };
+    if from.may_in(&to.user_namespace, CAP_KILL) {
+        return Ok(());
+    }
     let matches = [from.euid, from.uid].iter().any(|uid| [to.uid, to.suid].contains(uid));
     let same_session = signal == Some(Signal::CONT) && receiver.sid() == sender.process.sid();
     if matches || same_session { Ok(()) } else { Err(Errno::EPERM) }

@@ -8,6 +8,8 @@ use crate::fs::inode::{Attributes, Timestamp, mode};
 use crate::fs::permission::{Asker, Wanted};
 use crate::fs::{Inode, mount};
 use crate::process::Task;
+use crate::process::credentials::{CAP_CHOWN, CAP_FOWNER};
+use crate::process::user_namespace::Ids;
 use crate::syscall::SysResult;
 
 /// faccessat2(2)
@@ -18,11 +20,12 @@ pub fn access(task: &Task, dirfd: i32, path_address: u64, wanted: u32, flags: u3
     check_flags(flags, raw::AT_EACCESS | raw::AT_SYMLINK_NOFOLLOW | raw::AT_EMPTY_PATH)?;
     let dentry = Base::at(task, dirfd).resolve_with(&path(path_address)?, flags, last_link(flags))?;
     let credentials = task.credentials();
-    let asker = if flags & raw::AT_EACCESS != 0 {
-        Asker { uid: credentials.fsuid, gid: credentials.fsgid, groups: credentials.groups }
-    } else {
-        Asker { uid: credentials.uid, gid: credentials.gid, groups: credentials.groups }
+    let (uid, gid) = match flags & raw::AT_EACCESS {
+        0 => (credentials.uid, credentials.gid),
+        _ => (credentials.fsuid, credentials.fsgid),
     };
+    let overrides = (!credentials.user_namespace.is_first()).then(|| credentials.clone());
+    let asker = Asker { uid, gid, groups: credentials.groups, overrides };
     asker.check(&dentry.inode, Wanted::from_bits_truncate(wanted))?;
     let written = wanted & raw::W_OK != 0 && (dentry.inode.is_directory() || dentry.inode.regular().is_some());
     if written {
@@ -34,8 +37,12 @@ pub fn access(task: &Task, dirfd: i32, path_address: u64, wanted: u32, flags: u3
 /// `EPERM` unless the caller owns the inode or is root.
 pub(super) fn require_owner(task: &Task, inode: &Inode) -> Result<(), Errno> {
     let credentials = task.credentials();
-    let owner = inode.attributes.lock().uid;
-    if credentials.is_privileged() || credentials.fsuid == owner { Ok(()) } else { Err(Errno::EPERM) }
+    let of = {
+        let attributes = inode.attributes.lock();
+        (attributes.uid, attributes.gid)
+    };
+    let may = credentials.is_privileged() || credentials.may_to_file(of, CAP_FOWNER);
+    if may || credentials.fsuid == of.0 { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 fn set_permissions(task: &Task, inode: &Inode, permissions: u32) -> SysResult {
@@ -71,13 +78,20 @@ const UNCHANGED: u32 = u32::MAX;
 
 fn set_owner(task: &Task, inode: &Inode, [uid, gid]: [u32; 2]) -> SysResult {
     let credentials = task.credentials();
+    let id_of = |ids, number| match number {
+        UNCHANGED => Ok(UNCHANGED),
+        number => credentials.user_namespace.id_of(ids, number).ok_or(Errno::EINVAL),
+    };
+    let (uid, gid) = (id_of(Ids::Users, uid)?, id_of(Ids::Groups, gid)?);
     let now = Timestamp::now();
     let mut attributes = inode.attributes.lock();
     let is_owner = credentials.fsuid == attributes.uid;
     let may_set_uid = uid == UNCHANGED || (is_owner && uid == attributes.uid);
     let in_group = gid == credentials.fsgid || credentials.groups.contains(&gid);
     let may_set_gid = gid == UNCHANGED || (is_owner && (gid == attributes.gid || in_group));
-    let permitted = credentials.is_privileged() || (may_set_uid && may_set_gid);
+    let of = (attributes.uid, attributes.gid);
+    let permitted =
+        credentials.is_privileged() || credentials.may_to_file(of, CAP_CHOWN) || (may_set_uid && may_set_gid);
     if !permitted {
         return Err(Errno::EPERM);
     }

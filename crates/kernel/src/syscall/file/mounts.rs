@@ -30,7 +30,8 @@ pub(super) fn mounts(task: &Task) -> Arc<MountNamespace> {
 
 /// `EPERM` unless the caller may change them.
 pub(super) fn require_admin(task: &Task) -> Result<(), Errno> {
-    if task.credentials().may(CAP_SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+    let owner = task.namespaces.lock().mnt.owner.clone();
+    if task.credentials().may_in(&owner, CAP_SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
 fn resolve(task: &Task, path: &[u8]) -> Result<Arc<Dentry>, Errno> {

@@ -11,6 +11,7 @@ use crate::fs::path::LastLink;
 use crate::fs::superblock::FsType;
 use crate::mm::{self, uaccess};
 use crate::process::Task;
+use crate::sched;
 use crate::syscall::SysResult;
 
 /// What there is to know about a file.
@@ -76,15 +77,24 @@ fn pair(time: Timestamp) -> [i64; 2] {
     [time.seconds, i64::from(time.nanoseconds)]
 }
 
+/// Owner and group as the caller is shown them.
+fn shown_owner(attributes: &Attributes) -> (u32, u32) {
+    sched::with_current(|task| {
+        let ids = task.credentials();
+        (ids.shown_user(attributes.uid), ids.shown_group(attributes.gid))
+    })
+}
+
 fn put_stat(dentry: &Dentry, address: u64) -> SysResult {
     let facts = Facts::of(dentry);
+    let shown = shown_owner(&facts.attributes);
     let stat = Stat {
         dev: facts.device.encode(),
         ino: facts.number,
         nlink: u64::from(facts.attributes.links),
         mode: facts.mode,
-        uid: facts.attributes.uid,
-        gid: facts.attributes.gid,
+        uid: shown.0,
+        gid: shown.1,
         pad: 0,
         rdev: facts.special.encode(),
         size: facts.size as i64,
@@ -185,8 +195,7 @@ pub fn statx(task: &Task, dirfd: i32, path_address: u64, flags: u32, mask: u32, 
     value.mask = raw::STATX_BASIC_STATS;
     value.blksize = BLOCK_SIZE;
     value.nlink = facts.attributes.links;
-    value.uid = facts.attributes.uid;
-    value.gid = facts.attributes.gid;
+    (value.uid, value.gid) = shown_owner(&facts.attributes);
     value.mode = facts.mode as u16;
     value.ino = facts.number;
     value.size = facts.size;

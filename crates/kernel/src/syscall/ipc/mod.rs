@@ -11,7 +11,8 @@ use crate::sync::Mutex;
 use super::shm::Segments;
 use crate::errno::Errno;
 use crate::mm::uaccess;
-use crate::process::credentials::Credentials;
+use crate::process::credentials::{CAP_IPC_OWNER, CAP_SYS_ADMIN, Credentials};
+use crate::process::user_namespace::UserNamespace;
 use crate::time::{NANOS_PER_SECOND, realtime_ns};
 
 /// `linux/ipc.h`.
@@ -54,12 +55,17 @@ impl Permissions {
         } else {
             self.mode
         };
-        if who.is_privileged() || class & wanted == wanted { Ok(()) } else { Err(Errno::EACCES) }
+        if who.may_in(&current().owner, CAP_IPC_OWNER) || class & wanted == wanted {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
     }
 
     /// Whether somebody may remove or change it: `EPERM`.
     fn owned_by(&self, who: &Credentials) -> Result<(), Errno> {
-        let owns = who.is_privileged() || who.euid == self.owner.0 || who.euid == self.creator.0;
+        let owns =
+            who.may_in(&current().owner, CAP_SYS_ADMIN) || who.euid == self.owner.0 || who.euid == self.creator.0;
         if owns { Ok(()) } else { Err(Errno::EPERM) }
     }
 
@@ -102,6 +108,8 @@ struct Numbered<T> {
 /// The System V objects of one namespace.
 pub struct Ipc {
     number: u64,
+    /// Whose it is: capabilities there count for it.
+    pub owner: Arc<UserNamespace>,
     semaphores: Registry<semaphores::Set>,
     messages: Registry<messages::Queue>,
     /// Shared memory.
@@ -110,9 +118,10 @@ pub struct Ipc {
 
 impl Ipc {
     /// One without any, whose file has that number.
-    pub const fn new(number: u64) -> Ipc {
+    pub const fn new(number: u64, owner: Arc<UserNamespace>) -> Ipc {
         Ipc {
             number,
+            owner,
             semaphores: Registry::new(semaphores::SETS),
             messages: Registry::new(messages::QUEUES),
             segments: Mutex::new(Segments::new()),

@@ -25,6 +25,7 @@ use crate::fs::socket::{self, Family, Shutdown, Socket, Style, names};
 use crate::fs::{File, reserve, tree};
 use crate::mm::uaccess;
 use crate::process::Task;
+use crate::process::credentials::CAP_NET_BIND_SERVICE;
 use crate::syscall::SysResult;
 
 /// `SOCK_NONBLOCK` and `SOCK_CLOEXEC` are the open flags (`include/linux/net.h`).
@@ -104,7 +105,9 @@ pub fn bind(task: &Task, fd: i32, address: u64, len: u32) -> SysResult {
             Address::Unspecified => return Err(Errno::EINVAL),
             Address::Inet(address) => {
                 let inet = socket.inet().ok_or(Errno::EINVAL)?;
-                if (1..1024).contains(&address.port()) && !task.credentials().is_privileged() {
+                if (1..1024).contains(&address.port())
+                    && !task.credentials().may_in(&task.namespaces.lock().net.owner, CAP_NET_BIND_SERVICE)
+                {
                     return Err(Errno::EACCES);
                 }
                 socket.bind_inet(inet, address)?;

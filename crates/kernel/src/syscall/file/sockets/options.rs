@@ -152,7 +152,7 @@ pub fn getsockopt(task: &Task, fd: i32, level: u32, option: u32, value: u64, len
             net::SO_PEERCRED => {
                 let nobody = [0, u32::MAX, u32::MAX];
                 let record = socket.peer_owner().filter(|_| socket.inet().is_none());
-                let record = record.map_or(nobody, |owner| [task.number_of(owner.pid), owner.uid, owner.gid]);
+                let record = record.map_or(nobody, |owner| owner.shown_to(task));
                 return answer(record.as_bytes(), value, len);
             }
             net::SO_LINGER => {

@@ -14,7 +14,8 @@ use crate::fs::fdtable::AtExec;
 use crate::fs::socket::{Owner, Parcel, Socket};
 use crate::mm::uaccess;
 use crate::process::Task;
-use crate::process::credentials::CAP_SYS_ADMIN;
+use crate::process::credentials::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
+use crate::process::user_namespace::Ids;
 
 /// `SCM_RIGHTS`, `SCM_CREDENTIALS`.
 const RIGHTS: u32 = 1;
@@ -96,9 +97,11 @@ fn take_files(task: &Task, data: u64, bytes: u64, files: &mut Vec<Arc<File>>) ->
 fn credentials(task: &Task, [pid, uid, gid]: [u32; 3]) -> Result<Owner, Errno> {
     let own = task.credentials();
     let known = task.pid_of(pid);
-    let fits = (known == Some(task.tgid) || own.may(CAP_SYS_ADMIN))
-        && ([own.uid, own.euid, own.suid].contains(&uid) || own.is_privileged())
-        && ([own.gid, own.egid, own.sgid].contains(&gid) || own.is_privileged());
+    let id_of = |ids, number| own.user_namespace.id_of(ids, number).ok_or(Errno::EINVAL);
+    let (uid, gid) = (id_of(Ids::Users, uid)?, id_of(Ids::Groups, gid)?);
+    let fits = (known == Some(task.tgid) || own.may_in(&task.process.pid_namespace.owner, CAP_SYS_ADMIN))
+        && ([own.uid, own.euid, own.suid].contains(&uid) || own.may_here(CAP_SETUID))
+        && ([own.gid, own.egid, own.sgid].contains(&gid) || own.may_here(CAP_SETGID));
     if !fits {
         return Err(Errno::EPERM);
     }
@@ -117,8 +120,7 @@ pub fn write(
     let (mut at, mut lost) = (0, 0);
     let room = if control == 0 { 0 } else { room };
     if socket.options.wants_credentials.load(Ordering::Relaxed) && socket.inet().is_none() {
-        let sender =
-            parcel.sender.map_or([0, 65_534, 65_534], |owner| [task.number_of(owner.pid), owner.uid, owner.gid]);
+        let sender = parcel.sender.map_or([0, 65_534, 65_534], |owner| owner.shown_to(task));
         let len = HEADER + size_of_val(&sender) as u64;
         if room < HEADER {
             lost = net::MSG_CTRUNC;
