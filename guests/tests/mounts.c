@@ -150,6 +150,67 @@ static void recursion(void)
 	say("recursion: what is mounted below comes along if that is asked for");
 }
 
+/* Who is there keeps a mount, unless it is only to be detached. */
+static void busy(void)
+{
+	CHECK_EQ(mount("busy", TOP "/b", "tmpfs", 0, NULL), 0);
+	make(TOP "/b/file", "here");
+	mkdir(TOP "/b/sub", 0755);
+	int fd = open(TOP "/b/file", O_RDONLY);
+	CHECK(fd >= 0);
+	CHECK_ERRNO(umount(TOP "/b"), EBUSY);
+	CHECK_ERRNO(umount2(TOP "/b", MNT_EXPIRE), EBUSY);
+	char *at = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+	CHECK(at != MAP_FAILED);
+	close(fd);
+	CHECK_ERRNO(umount(TOP "/b"), EBUSY);
+	CHECK_EQ(munmap(at, PAGE), 0);
+	fd = open(TOP "/b/sub", O_PATH | O_DIRECTORY);
+	CHECK(fd >= 0);
+	CHECK_ERRNO(umount(TOP "/b"), EBUSY);
+	close(fd);
+	/* One that has no name any more as well. */
+	fd = open(TOP "/b/gone", O_CREAT | O_RDWR, 0600);
+	CHECK_EQ(unlink(TOP "/b/gone"), 0);
+	CHECK_ERRNO(umount(TOP "/b"), EBUSY);
+	close(fd);
+	int pipes[2];
+	CHECK_EQ(pipe(pipes), 0);
+	pid_t child = fork();
+	if (child == 0) {
+		CHECK_EQ(chdir(TOP "/b/sub"), 0);
+		CHECK_EQ(write(pipes[1], "x", 1), 1);
+		pause();
+	}
+	char byte;
+	CHECK_EQ(read(pipes[0], &byte, 1), 1);
+	CHECK_ERRNO(umount(TOP "/b"), EBUSY);
+	kill(child, SIGKILL);
+	expect_signal(child, SIGKILL);
+	/* Twice, with nobody there in between. */
+	CHECK_ERRNO(umount2(TOP "/b", MNT_EXPIRE | MNT_FORCE), EINVAL);
+	CHECK_ERRNO(umount2(TOP "/b", MNT_EXPIRE | MNT_DETACH), EINVAL);
+	CHECK_ERRNO(umount2("/", MNT_EXPIRE), EINVAL);
+	CHECK_ERRNO(umount2(TOP "/b", MNT_EXPIRE), EAGAIN);
+	CHECK(exists(TOP "/b/file"));
+	CHECK_ERRNO(umount2(TOP "/b", MNT_EXPIRE), EAGAIN);
+	CHECK_EQ(umount2(TOP "/b", MNT_EXPIRE), 0);
+	CHECK_ERRNO(umount2(TOP "/b", MNT_EXPIRE), EINVAL);
+	CHECK(!exists(TOP "/b/file"));
+	/* Detached, it is there for who has it. */
+	CHECK_EQ(mount("busy", TOP "/b", "tmpfs", 0, NULL), 0);
+	make(TOP "/b/file", "kept");
+	fd = open(TOP "/b/file", O_RDONLY);
+	CHECK(fd >= 0);
+	CHECK_EQ(umount2(TOP "/b", MNT_DETACH), 0);
+	CHECK(!exists(TOP "/b/file"));
+	char text[5] = "";
+	CHECK_EQ(read(fd, text, 4), 4);
+	CHECK_EQ(strcmp(text, "kept"), 0);
+	close(fd);
+	say("busy: who is there keeps it");
+}
+
 static void moves(void)
 {
 	CHECK_EQ(mount("moved", TOP "/a/in", "tmpfs", 0, NULL), 0);
@@ -401,6 +462,7 @@ int main(void)
 	CHECK_EQ(mount("top", TOP, "tmpfs", 0, NULL), 0);
 	binds();
 	recursion();
+	busy();
 	moves();
 	options();
 	namespaces();

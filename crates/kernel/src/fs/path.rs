@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::dentry::{Dentry, NAME_MAX};
 use super::inode::Kind;
+use super::mount;
 use super::permission::{Asker, Wanted};
 use super::procfs::{Jump, shown_in};
 use crate::errno::Errno;
@@ -116,6 +117,17 @@ impl<'a> Lookup<'a> {
 
     /// What `path`, relative to `base`, refers to.
     pub fn resolve(&mut self, base: &Arc<Dentry>, path: &[u8], last_link: LastLink) -> Result<Arc<Dentry>, Errno> {
+        let found = self.resolve_unnoticed(base, path, last_link);
+        found.inspect(mount::looked_up)
+    }
+
+    /// The same, which does not count as a use of the mount where it is.
+    pub fn resolve_unnoticed(
+        &mut self,
+        base: &Arc<Dentry>,
+        path: &[u8],
+        last_link: LastLink,
+    ) -> Result<Arc<Dentry>, Errno> {
         match self.walk(base, path, last_link, Stop::AtEnd)? {
             End::At { dentry, trailing_slash } if trailing_slash && !dentry.inode.is_directory() => Err(Errno::ENOTDIR),
             End::At { dentry, .. } => Ok(dentry),

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use super::{KNOWN, Mount, MountNamespace, OPTIONS, new, note_flags, place_of};
+use super::{KNOWN, Mount, MountNamespace, OPTIONS, busy, new, note_flags, place_of};
 use crate::errno::Errno;
 use crate::fs::dentry::{Dentry, Place};
 use crate::fs::inode::Kind;
@@ -132,10 +132,13 @@ impl MountNamespace {
         self.state.lock().at(target).map(drop).ok_or(Errno::EINVAL)
     }
 
-    /// Takes away what is mounted with its root at `target`. `EINVAL` if nothing is, `EBUSY` if something is mounted further down and stays, or it is
-    /// `/`.
+    /// Takes away what is mounted with its root at `target`. `EINVAL` if nothing is, `EBUSY` if it is `/`, or is not to go from under those who use it and
+    /// something is mounted further down, or somebody does use it.
     pub fn unmount(&self, target: &Arc<Dentry>, below: Submounts) -> Result<(), Errno> {
         let mut gone = Vec::new();
+        self.check_root(target)?;
+        // Nobody's files are looked at with mounts locked. Who comes just now keeps what he has, as after `MNT_DETACH`.
+        let used = below == Submounts::Not && busy::is_used(target);
         {
             let mut state = self.state.lock();
             let index = state.at(target).ok_or(Errno::EINVAL)?;
@@ -143,7 +146,7 @@ impl MountNamespace {
                 return Err(Errno::EBUSY);
             }
             let inside = |mount: &Mount| mount.covers.as_ref().is_some_and(|covers| covers.is_below(target));
-            if below == Submounts::Not && state.mounts.iter().any(inside) {
+            if used || below == Submounts::Not && state.mounts.iter().any(inside) {
                 return Err(Errno::EBUSY);
             }
             let id = state.mounts[index].id;

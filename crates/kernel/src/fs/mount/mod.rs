@@ -3,6 +3,7 @@
 //! A mount's root stands where the directory stands that it covers, so `..` and paths need not know of mounts. The first mount of a file system has its names
 //! themselves; further ones, and all those of further namespaces, are views ([`super::view`]).
 
+mod busy;
 mod change;
 mod detached;
 mod new;
@@ -14,6 +15,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use linux_raw_sys::general as raw;
 use spin::Once;
 
+pub use busy::looked_up;
 pub use change::Submounts;
 pub use detached::{Detached, Making};
 pub use new::KNOWN;
@@ -43,6 +45,8 @@ pub struct Mount {
     pub root: Arc<Dentry>,
     /// `MS_RDONLY`, `MS_NOSUID` and the like, of this mount.
     pub flags: Arc<AtomicU32>,
+    /// `MNT_EXPIRE` has marked it, and nobody has looked anything up in it since.
+    idle: Arc<AtomicBool>,
     /// The directory that it covers; `None` for the first.
     covers: Option<Arc<Dentry>>,
     /// Its file system, with all that is mounted of it.
@@ -65,13 +69,22 @@ impl Mount {
     /// The first mount of a file system.
     fn new(source: &[u8], kind: &'static str, root: Arc<Dentry>, flags: u32, covers: Option<Arc<Dentry>>) -> Mount {
         let system = Arc::new(Mounted { root: root.clone() });
-        Mount { id: next_id(), source: source.to_vec(), kind, root, flags: new_flags(flags), covers, system }
+        Mount {
+            id: next_id(),
+            source: source.to_vec(),
+            kind,
+            root,
+            flags: new_flags(flags),
+            idle: Arc::default(),
+            covers,
+            system,
+        }
     }
 
     /// A further one, of a part of it.
     fn further(&self, root: Arc<Dentry>, covers: Option<Arc<Dentry>>) -> Mount {
         let flags = new_flags(self.flags.load(Ordering::Relaxed));
-        Mount { id: next_id(), root, flags, covers, ..self.clone() }
+        Mount { id: next_id(), root, flags, idle: Arc::default(), covers, ..self.clone() }
     }
 
     /// Appends which directory of its file system is its root.

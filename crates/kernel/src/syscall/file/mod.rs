@@ -109,6 +109,14 @@ impl Base {
         Lookup::new(&self.context).resolve(&self.start(path)?, path, last_link)
     }
 
+    /// The same, which does not count as a use of the mount where it is.
+    fn resolve_unnoticed(&self, path: &[u8], last_link: LastLink) -> Result<Arc<Dentry>, Errno> {
+        if path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        Lookup::new(&self.context).resolve_unnoticed(&self.start(path)?, path, last_link)
+    }
+
     /// The same; an empty path is the descriptor itself if `AT_EMPTY_PATH` is among the flags.
     fn resolve_with(&self, path: &[u8], flags: u32, last_link: LastLink) -> Result<Arc<Dentry>, Errno> {
         if path.is_empty() && flags & raw::AT_EMPTY_PATH != 0 {

@@ -86,14 +86,17 @@ pub fn mount(task: &Task, [source, target, kind, flags, data]: [u64; 5]) -> SysR
 pub fn umount(task: &Task, path_address: u64, flags: u32) -> SysResult {
     check_flags(flags, raw::MNT_FORCE | raw::MNT_DETACH | raw::MNT_EXPIRE | raw::UMOUNT_NOFOLLOW)?;
     let last_link = if flags & raw::UMOUNT_NOFOLLOW != 0 { LastLink::Keep } else { LastLink::Follow };
-    let target = Base::current(task).resolve(&path(path_address)?, last_link)?;
+    let target = Base::current(task).resolve_unnoticed(&path(path_address)?, last_link)?;
     let mounts = mounts(task);
-    mounts.check_root(&target)?;
     require_admin(task)?;
+    mounts.check_root(&target)?;
     if flags & raw::MNT_EXPIRE != 0 {
-        // The first call marks it, and the second takes it away, if nobody was there in between: somebody may always have been.
-        let alone = flags & (raw::MNT_FORCE | raw::MNT_DETACH) == 0;
-        return Err(if alone { Errno::EAGAIN } else { Errno::EINVAL });
+        // The first call marks it, and the second takes it away, if nobody was there in between.
+        let own = task.fs.lock().root.clone();
+        if flags & (raw::MNT_FORCE | raw::MNT_DETACH) != 0 || mounts.are_in_one(&own, &target) {
+            return Err(Errno::EINVAL);
+        }
+        mounts.expire(&target)?;
     }
     let below = if flags & raw::MNT_DETACH != 0 { Submounts::Too } else { Submounts::Not };
     mounts.unmount(&target, below)?;
