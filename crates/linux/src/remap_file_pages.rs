@@ -69,7 +69,9 @@ pub fn remap_file_pages(
         backing: Backing::Object(object.clone()),
         page_offset,
     })?;
-    if flags & MAP_NONBLOCK == 0 || first.flags.contains(VmaFlags::LOCKED) {
+    // What is locked is there, as what was locked before or as all that is mapped from now on.
+    let locked = first.flags | space.with_layout(|layout| layout.future_lock);
+    if flags & MAP_NONBLOCK == 0 || locked.contains(VmaFlags::LOCKED) {
         populate_mapping(caller, range);
     }
     Ok(())

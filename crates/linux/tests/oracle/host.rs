@@ -9,6 +9,12 @@ use std::fs::File;
 /// A system call: number and arguments.
 pub type Call = [u64; 7];
 
+/// The call with that number.
+pub fn call(number: i64, arguments: [u64; 6]) -> Call {
+    let [a, b, c, d, e, f] = arguments;
+    [number as u64, a, b, c, d, e, f]
+}
+
 /// The child. Calls are numbers to it: nothing that it does is on behalf of Rust's memory, so it may lose any of it, and then it dies.
 pub struct HostProcess {
     pid: libc::pid_t,

@@ -7,3 +7,4 @@ mod hosted;
 mod pair;
 mod procmap;
 mod scene;
+mod stories;
