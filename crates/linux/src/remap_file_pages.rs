@@ -23,7 +23,7 @@ const KEPT: VmaFlags = VmaFlags::ACCESS
 ///
 /// # Errors
 ///
-/// `EPERM`: it is locked, and nothing may be. `EINVAL`: `prot` is not 0, a length that is empty or wraps, or no shared mapping, alike throughout. `EOVERFLOW`: beyond the largest file.
+/// `EPERM`: it is locked, and nothing may be; or it may be written, and its file has been sealed. `EINVAL`: `prot` is not 0, a length that is empty or wraps, or no shared mapping, alike throughout. `EOVERFLOW`: beyond the largest file.
 pub fn remap_file_pages(
     caller: &impl Caller,
     address: u64,
@@ -60,6 +60,14 @@ pub fn remap_file_pages(
         return Err(Errno::EOVERFLOW);
     }
     let mut kept = first.flags & KEPT;
+    // As of any new mapping of a file that has been sealed since.
+    if object.is_sealed() {
+        if kept.contains(VmaFlags::WRITE) {
+            return Err(Errno::EPERM);
+        }
+        kept.insert(VmaFlags::WRITE_SEALED);
+        kept.remove(VmaFlags::MAY_WRITE);
+    }
     // As of any mapping of a file that is made now.
     kept.set(VmaFlags::UNLINKED, object.is_unlinked());
     space.map(MapRequest {

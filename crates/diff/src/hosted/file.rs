@@ -160,7 +160,7 @@ impl Open {
             return Err(libc::EBUSY);
         }
         if seals & (WRITE | FUTURE_WRITE) != 0 {
-            self.file.object.forbid_holes();
+            self.file.object.seal();
         }
         self.file.seals.fetch_or(seals, Relaxed);
         Ok(0)

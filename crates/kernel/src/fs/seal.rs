@@ -68,7 +68,7 @@ pub fn add(inode: &Inode, bits: u32) -> Result<(), Errno> {
         }
         if added.forbid_writing() {
             // Advice about mappings does not come by here.
-            regular.object().forbid_holes();
+            regular.object().seal();
         }
         Ok(seals | added)
     })

@@ -77,6 +77,15 @@ impl Hosted {
         Hosted { host, space, files: Vec::new(), capabilities }
     }
 
+    /// What a mapping of a file shows.
+    pub fn object(&self, fd: i32) -> &Object {
+        let file = self.files.iter().find(|(number, _)| *number == fd);
+        match file.map(|(_, file)| &file.content) {
+            Some(Content::Object(object)) => object,
+            _ => panic!("{fd} is no file that can be mapped"),
+        }
+    }
+
     /// Adds a file of `len` zeros, or another object.
     pub fn open(&mut self, fd: i32, object: Option<&Arc<Object>>, rights: OpenRights) {
         let content = object.map_or(Content::Unmappable, |object| Content::Object(object.clone()));

@@ -67,3 +67,26 @@ fn remap_file_pages_of_what_is_locked_from_now_on() {
         pair.must(call(libc::SYS_munlockall, [0; 6]));
     }
 }
+
+/// What was mapped before its file was sealed cannot be mapped again so that it could be written.
+#[test]
+fn remap_file_pages_of_what_has_been_sealed_since() {
+    let mut pair = Pair::new(As::Root);
+    let file = pair.files.all as u64;
+    for (place, prot) in [(30, 3), (40, 1)] {
+        pair.must(call(libc::SYS_mmap, [scene::page(place), 4 * PAGE, prot, 0x11, file, 0]));
+    }
+    let (add_seals, future_write) = (1033, 0x10);
+    assert_eq!(pair.host.call(call(libc::SYS_fcntl, [file, add_seals, future_write, 0, 0, 0])), Some(0));
+    pair.hosted.object(pair.files.all).seal();
+    let results = [30, 40, 40].map(|place| {
+        let remapped = pair.call(call(libc::SYS_remap_file_pages, [scene::page(place) + PAGE, PAGE, 0, 3, 0, 0]));
+        let may_write = pair.call(call(libc::SYS_mprotect, [scene::page(place) + PAGE, PAGE, 3, 0, 0, 0]));
+        let (there, here) = pair.windows();
+        assert_eq!(there, here);
+        [remapped, may_write]
+    });
+    let same = |result: i64| Some((result, result));
+    let (refused, denied) = (same(-i64::from(libc::EPERM)), same(-i64::from(libc::EACCES)));
+    assert_eq!(results, [[refused, same(0)], [same(0), denied], [same(0), denied]]);
+}

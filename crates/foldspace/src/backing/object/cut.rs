@@ -84,11 +84,11 @@ impl Object {
     ///
     /// Out of memory, or what the source says, for a page at the edge whose other part is in the source; and for the note that the source does
     /// not count there any more. Nothing has changed, but that the first of these pages may be in memory now. [`Error::Sealed`]:
-    /// [`Object::forbid_holes`] was called.
+    /// [`Object::seal`] was called.
     pub fn punch_hole(&self, range: Range<u64>) -> Result<()> {
         let _one_at_a_time = self.cutting.lock();
         // Relaxed: under the lock of cuts.
-        if self.whole.load(Ordering::Relaxed) {
+        if self.sealed.load(Ordering::Relaxed) {
             return Err(Error::Sealed);
         }
         let guard = self.memory.pin();
@@ -120,12 +120,19 @@ impl Object {
         Ok(())
     }
 
-    /// From now on [`Object::punch_hole`] is refused, and with it madvise(MADV_REMOVE) of whoever maps it: its content is sealed
-    /// (`F_SEAL_WRITE`, `F_SEAL_FUTURE_WRITE`; `shmem_fallocate` in Linux's `mm/shmem.c`). For good.
-    pub fn forbid_holes(&self) {
+    /// Its content is sealed (memfd's `F_SEAL_WRITE`, `F_SEAL_FUTURE_WRITE`), for good. From now on [`Object::punch_hole`] is refused, and with it
+    /// madvise(MADV_REMOVE) of whoever maps it (`shmem_fallocate` in Linux's `mm/shmem.c`). Whoever maps it, or writes to it by descriptors, asks
+    /// [`Object::is_sealed`].
+    pub fn seal(&self) {
         let _one_at_a_time = self.cutting.lock();
         // Relaxed: under the lock of cuts.
-        self.whole.store(true, Ordering::Relaxed);
+        self.sealed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Object::seal`] was called: no new shared mapping of it may be written.
+    pub fn is_sealed(&self) -> bool {
+        // Relaxed: who seals and who maps at the same moment come in either order.
+        self.sealed.load(Ordering::Relaxed)
     }
 
     /// A page that was taken out of the cache.

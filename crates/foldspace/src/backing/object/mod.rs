@@ -84,8 +84,8 @@ pub struct Object {
     cutting: Mutex<()>,
     /// Some address space maps it, or did once.
     mapped: AtomicBool,
-    /// No holes are made in it any more. Set under the lock of cutting.
-    whole: AtomicBool,
+    /// Its content is sealed: [`Object::seal`].
+    sealed: AtomicBool,
     committed: Committed,
 }
 
@@ -173,7 +173,7 @@ impl Object {
             cache: Mutex::new(Rank::Pages, Cache::new(len)),
             cutting: Mutex::new(Rank::Cutting, ()),
             mapped: AtomicBool::new(false),
-            whole: AtomicBool::new(false),
+            sealed: AtomicBool::new(false),
             committed,
         })
     }
