@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::compare::{Aspect, Difference, Rule, Tally, Verdict, compare, show_outcome};
+use crate::compare::{Aspect, Difference, Rule, TIMES_AGAIN, Tally, Verdict, compare, show_outcome};
 use crate::generate::{Menu, sequence};
 use crate::hosted::{Machine, MachineError, Ran};
 use crate::op::Op;
@@ -104,7 +104,10 @@ impl Pair {
         let ops = sequence(seed, number, menu);
         let (mut both, mut tally) = (self.both(&ops)?, Tally::default());
         let mut verdict = both.verdict(&ops, &mut tally);
-        if verdict.may_be_reclaim() {
+        for _ in 0..TIMES_AGAIN {
+            if !verdict.may_be_reclaim() {
+                break;
+            }
             (both, tally) = (self.both(&ops)?, Tally::default());
             verdict = both.verdict(&ops, &mut tally);
             Rule::Reclaimed.count(&mut tally, u64::from(!verdict.may_be_reclaim()));

@@ -116,10 +116,11 @@ pub const RULES: [(&str, &str); 14] = [
          entries only. From the first such call of a sequence on, only Private_Dirty and Locked of private areas, after MADV_FREE only more Private_Dirty on Linux.",
     ),
     (
-        "pages that Linux reclaimed meanwhile",
+        "pages that Linux reclaimed meanwhile, or could not reclaim",
         "Linux may drop a page of a memfd that was never written at any time (`mm can drop undirtied hole pages behind our back`, shmem_recalc_inode in mm/shmem.c): \
-         under pressure, or where DAMON pages out what is not used. A sequence in which mincore misses such a page on Linux only is done once more on both sides, and \
-         what is compared is that; a difference that it shows again is one.",
+         under pressure, or where DAMON pages out what is not used. And MADV_PAGEOUT leaves what it cannot take off the lists of pages, as what waits in a processor's \
+         batch (folio_isolate_lru in mm/vmscan.c). A sequence in which mincore misses such a page on Linux only, or in which Linux alone has a private page after \
+         MADV_FREE and MADV_PAGEOUT, is done again on both sides, three times at most, and what is compared is that; a difference that it shows each time is one.",
     ),
 ];
 
@@ -435,8 +436,9 @@ fn same_sizes(
             continue;
         }
         let both = show_areas(&[our.clone(), their.clone()]);
+        let kept = history.freed && history.paged_out && our.access[3] == b'p' && our_size < their_size;
         return Err((
-            Aspect::Size(name),
+            if kept { Aspect::Kept } else { Aspect::Size(name) },
             format!("{name}: {our_size} kB in Foldspace, {their_size} kB on Linux\n{both}"),
         ));
     }
