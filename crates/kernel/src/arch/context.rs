@@ -65,7 +65,19 @@ const RFLAGS_START: u64 = 0x202;
 /// (Intel SDM vol. 1, 13.4).
 pub const XSAVE_SIZE: usize = 512 + 64 + 256;
 
-/// x87, SSE and AVX state in XSAVE's standard format. XCR0 is limited to those three.
+/// Where MXCSR is in the area, the XMM registers, and the header, whose first byte says which components are not as after a reset.
+pub const MXCSR_OFFSET: usize = 24;
+pub const XMM_OFFSET: usize = 160;
+pub const HEADER_OFFSET: usize = 512;
+/// Past the XMM registers.
+const XMM_END: usize = XMM_OFFSET + 16 * 16;
+
+/// x87, SSE and AVX state in XSAVE's standard format. XCR0 is limited to those three, and to the rights to protection keys, which are kept elsewhere.
+///
+/// # Invariants
+///
+/// `XRSTOR` takes it: no bit is set that is reserved. The XMM registers are what the bytes say, also where the header says that they are as after a
+/// reset.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub struct FpuState([u8; XSAVE_SIZE]);
@@ -77,9 +89,9 @@ impl FpuState {
         // FCW = 0x37f.
         bytes[0] = 0x7f;
         bytes[1] = 0x03;
-        // MXCSR = 0x1f80. (XSTATE_BV = 0: XRSTOR then takes initial values, but MXCSR from here when it restores AVX.)
-        bytes[24] = 0x80;
-        bytes[25] = 0x1f;
+        // MXCSR = 0x1f80. (XSTATE_BV = 0: XRSTOR then takes initial values, but MXCSR from here.)
+        bytes[MXCSR_OFFSET] = 0x80;
+        bytes[MXCSR_OFFSET + 1] = 0x1f;
         FpuState(bytes)
     }
 
@@ -93,10 +105,15 @@ impl FpuState {
     pub fn from_user(mut bytes: [u8; XSAVE_SIZE]) -> FpuState {
         /// Bits of MXCSR that exist (with denormals-are-zero).
         const MXCSR_MASK: u32 = 0xffff;
+        /// The header's bit of the XMM registers.
+        const SSE: u8 = 2;
         let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]) & MXCSR_MASK;
-        bytes[24..28].copy_from_slice(&mxcsr.to_le_bytes());
-        bytes[512] &= super::cpu::XSTATE_MASK as u8;
-        bytes[513..576].fill(0);
+        bytes[MXCSR_OFFSET..MXCSR_OFFSET + 4].copy_from_slice(&mxcsr.to_le_bytes());
+        bytes[HEADER_OFFSET] &= super::cpu::XSTATE_MASK as u8;
+        bytes[HEADER_OFFSET + 1..HEADER_OFFSET + 64].fill(0);
+        if bytes[HEADER_OFFSET] & SSE == 0 {
+            bytes[XMM_OFFSET..XMM_END].fill(0);
+        }
         FpuState(bytes)
     }
 }

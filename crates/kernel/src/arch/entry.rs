@@ -1,7 +1,7 @@
 //! Into the kernel by `syscall`, out of it to user mode, and from one kernel stack to another.
 //!
 //! At an entry from user mode the stack pointer is the top of the thread's kernel stack; a [`UserContext`] is built there
-//! ([`TrapFrame`] by pushes, vector registers by `xsave`), and the handler runs right below it.
+//! ([`TrapFrame`] by pushes, XMM registers by moves: [`super::vectors`]), and the handler runs right below it.
 
 use core::arch::naked_asm;
 use core::mem::offset_of;
@@ -10,9 +10,10 @@ use x86_64::VirtAddr;
 use x86_64::registers::model_specific::{LStar, Msr, SFMask};
 use x86_64::registers::rflags::RFlags;
 
-use super::context::FRAME_OFFSET;
+use super::context::{FRAME_OFFSET, XMM_OFFSET};
 use super::gdt::{KERNEL_CODE, SYSRET_BASE, USER_CODE, USER_DATA};
-use super::{TrapFrame, UserContext, cpu, percpu};
+use super::vectors::{load_line, load_xmm, save_line, save_xmm};
+use super::{TrapFrame, UserContext, percpu};
 
 /// IA32_STAR: segment bases of `syscall` and `sysret`.
 const IA32_STAR: u32 = 0xc000_0081;
@@ -71,10 +72,7 @@ unsafe extern "C" fn syscall_entry() {
         "push r15",
         "lea rdi, [rsp]",
         "sub rsp, {frame_offset}",
-        "mov eax, {xstate}",
-        "xor edx, edx",
-        "xsave64 [rsp]",
-        "ldmxcsr gs:[{mxcsr}]",
+        save_xmm!(),
         // The end of the chain of frames, for backtraces.
         "xor ebp, ebp",
         "call {dispatch}",
@@ -85,8 +83,7 @@ unsafe extern "C" fn syscall_entry() {
         user_data = const USER_DATA,
         user_code = const USER_CODE,
         frame_offset = const FRAME_OFFSET,
-        xstate = const cpu::XSTATE_MASK,
-        mxcsr = const percpu::MXCSR,
+        xmm = const XMM_OFFSET,
         dispatch = sym dispatch,
         leave = sym leave_kernel,
     )
@@ -115,9 +112,7 @@ pub unsafe extern "C" fn leave_kernel() -> ! {
         "mov rax, rcx",
         "shr rax, 47",
         "jne 9f",
-        "mov eax, {xstate}",
-        "xor edx, edx",
-        "xrstor64 [rsp]",
+        load_xmm!(),
         "cmp rcx, [rsp + {rcx}]",
         "jne 5f",
         "cmp r11, [rsp + {r11}]",
@@ -179,7 +174,7 @@ pub unsafe extern "C" fn leave_kernel() -> ! {
         "jmp 2b",
         mode = const percpu::MODE,
         work = const percpu::WORK,
-        xstate = const cpu::XSTATE_MASK,
+        xmm = const XMM_OFFSET,
         frame_offset = const FRAME_OFFSET,
         rip = const FRAME_OFFSET + offset_of!(TrapFrame, rip),
         rflags = const FRAME_OFFSET + offset_of!(TrapFrame, rflags),

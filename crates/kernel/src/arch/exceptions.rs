@@ -8,10 +8,11 @@ use x86_64::VirtAddr;
 use x86_64::registers::control::Cr2;
 use x86_64::structures::idt::{Entry, InterruptDescriptorTable};
 
-use super::context::FRAME_OFFSET;
+use super::context::{FRAME_OFFSET, XMM_OFFSET};
 use super::entry::leave_kernel;
 use super::gdt::InterruptStack;
-use super::{TrapFrame, cpu, percpu};
+use super::vectors::{save_line, save_xmm};
+use super::{TrapFrame, percpu};
 
 /// Exceptions of the processor, by vector (Intel SDM vol. 3, table 6-1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,10 +188,7 @@ macro_rules! entry_stub {
                 "push 2",
                 "popfq",
                 "sub rsp, {frame_offset}",
-                "mov eax, {xstate}",
-                "xor edx, edx",
-                "xsave64 [rsp]",
-                "ldmxcsr gs:[{mxcsr}]",
+                save_xmm!(),
                 "mov rsi, [rdi + {orig_rax}]",
                 "mov qword ptr [rdi + {orig_rax}], -1",
                 "xor ebp, ebp",
@@ -202,8 +200,7 @@ macro_rules! entry_stub {
                 cs = const offset_of!(TrapFrame, cs),
                 orig_rax = const offset_of!(TrapFrame, orig_rax),
                 frame_offset = const FRAME_OFFSET,
-                xstate = const cpu::XSTATE_MASK,
-                mxcsr = const percpu::MXCSR,
+                xmm = const XMM_OFFSET,
                 mode = const percpu::MODE,
                 leave = sym leave_kernel,
                 user = sym $user,

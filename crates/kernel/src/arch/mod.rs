@@ -1,9 +1,9 @@
 //! The processor and the few devices that the kernel itself needs.
 //!
 //! Interrupts are enabled only in user mode and in [`idle`](crate::sched); nothing preempts the kernel. Every entry from user mode
-//! saves all registers in a [`UserContext`] at the top of the thread's kernel stack, vector registers included, because compiled
-//! Rust uses them: what runs in the kernel may clobber anything, and what is in the context when the kernel is left is
-//! what the program sees.
+//! saves the registers that compiled Rust uses in a [`UserContext`] at the top of the thread's kernel stack: the general ones and of the vector
+//! registers the XMM ones. They may be clobbered by whatever runs in the kernel; what is in the context when the kernel is left is what the program
+//! sees. The others keep the program's values meanwhile, and change hands when threads do ([`vectors`], [`live_registers`]).
 
 mod apic;
 pub mod context;
@@ -16,6 +16,7 @@ mod memory_functions;
 pub mod percpu;
 mod port;
 mod serial;
+pub mod vectors;
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -31,8 +31,6 @@ pub struct PerCpu {
     pub(super) work: UnsafeCell<*const AtomicU32>,
     /// Top of the stack for exceptions in the kernel.
     pub(super) exception_stack: UnsafeCell<u64>,
-    /// What the kernel's MXCSR is to be.
-    pub(super) mxcsr: u32,
     /// Where the processor is, and whether somebody asks for its attention.
     pub mode: Mode,
     /// Small number of this processor: 0 for the one that booted.
@@ -68,11 +66,7 @@ pub(super) const KERNEL_STACK: usize = offset_of!(PerCpu, kernel_stack);
 pub(super) const USER_STACK: usize = offset_of!(PerCpu, user_stack);
 pub(super) const WORK: usize = offset_of!(PerCpu, work);
 pub(super) const EXCEPTION_STACK: usize = offset_of!(PerCpu, exception_stack);
-pub(super) const MXCSR: usize = offset_of!(PerCpu, mxcsr);
 pub(super) const MODE: usize = offset_of!(PerCpu, mode);
-
-/// MXCSR at reset: all exceptions masked, round to nearest.
-const MXCSR_DEFAULT: u32 = 0x1f80;
 
 static NO_WORK: AtomicU32 = AtomicU32::new(0);
 
@@ -128,7 +122,6 @@ impl PerCpu {
             user_stack: UnsafeCell::new(0),
             work: UnsafeCell::new(&raw const NO_WORK),
             exception_stack: UnsafeCell::new(0),
-            mxcsr: MXCSR_DEFAULT,
             mode: Mode(AtomicU32::new(0)),
             number,
             apic_id,

@@ -85,7 +85,7 @@ pub fn go_back(task: &Arc<Task>, frame: &mut TrapFrame) -> Result<(), Errno> {
     let point = Lent::take(task)?;
     sched::with_space(|space| space.restore(&point.snapshot)).ok_or(Errno::EFAULT)??;
     *frame = point.frame;
-    *task.thread.fpu() = point.fpu;
+    task.thread.set_fpu(&point.fpu);
     task.thread.set_live_registers(point.live);
     {
         let mut signals = task.signals.lock();

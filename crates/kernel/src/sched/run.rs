@@ -14,7 +14,7 @@ use super::thread::{
     DEAD, READY, RUNNING, Thread, WAITING, WAITING_UNINTERRUPTIBLE, WORK_RESCHEDULE, WORK_SIGNAL, WORK_SWITCHED,
 };
 use super::{place, timer};
-use crate::arch::{self, LiveRegisters, PerCpu, TrapFrame, switch_context};
+use crate::arch::{self, PerCpu, TrapFrame, switch_context};
 use crate::process::{self, Task};
 use crate::{mm, time};
 
@@ -371,7 +371,7 @@ fn switch_to(next: Option<Arc<Task>>) {
                 let ran = now.saturating_sub(cpu.since.load(Ordering::Relaxed));
                 thread.runtime.store(thread.runtime.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
                 cpu.busy.store(cpu.busy.load(Ordering::Relaxed) + ran, Ordering::Relaxed);
-                *thread.live.get() = LiveRegisters::save();
+                thread.keep_registers();
                 thread.saved.get()
             }
             None => cpu.idle_saved.get(),
@@ -419,7 +419,7 @@ unsafe fn enter_thread(percpu: &PerCpu, thread: &Thread) {
     // thread that this processor has taken from its queue.
     unsafe {
         percpu.set_thread(thread.stack_top, &raw const thread.work);
-        (*thread.live.get()).load();
+        thread.load_registers();
         match &*thread.space.get() {
             Some(space) => mm::load_space(space),
             // It is ending.

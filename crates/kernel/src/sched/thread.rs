@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize
 
 use foldspace::{AddressSpace, Error};
 
-use crate::arch::{ContextPointer, FpuState, LiveRegisters, PerCpu, TrapFrame, UserContext, new_thread_entry};
+use crate::arch::{ContextPointer, FpuState, LiveRegisters, PerCpu, TrapFrame, UserContext, new_thread_entry, vectors};
 use crate::mm;
 use crate::mm::stack::KernelStack;
 use crate::process::Task;
@@ -131,12 +131,50 @@ impl Thread {
         &mut self.context().frame
     }
 
-    /// The vector registers with which the current thread will go to user mode.
+    /// The vector registers with which the current thread will go to user mode, all of them.
     ///
     /// # Panics
     /// For a thread that is not the current one.
-    pub fn fpu(&self) -> &mut FpuState {
-        &mut self.context().fpu
+    pub fn fpu(&self) -> &FpuState {
+        let fpu = &mut self.context().fpu;
+        // SAFETY: the current thread's context.
+        unsafe { vectors::save_rest(fpu) };
+        fpu
+    }
+
+    /// Sets them.
+    ///
+    /// # Panics
+    /// For a thread that is not the current one.
+    pub fn set_fpu(&self, new: &FpuState) {
+        let fpu = &mut self.context().fpu;
+        *fpu = *new;
+        // SAFETY: the current thread's context.
+        unsafe { vectors::load_rest(fpu) };
+    }
+
+    /// Keeps what the kernel leaves in the processor's registers, which another thread gets next.
+    ///
+    /// # Safety
+    /// It is the current thread, and the next thing is a switch.
+    pub(super) unsafe fn keep_registers(&self) {
+        // SAFETY: the cell belongs to the thread while it runs, and so does its context.
+        unsafe {
+            *self.live.get() = LiveRegisters::save();
+            vectors::save_rest(&raw mut (*ContextPointer::at_top_of(self.stack_top).as_ptr()).fpu);
+        }
+    }
+
+    /// Gives the processor's registers back what was kept of them.
+    ///
+    /// # Safety
+    /// It is about to be switched to, and no other processor runs it.
+    pub(super) unsafe fn load_registers(&self) {
+        // SAFETY: nobody else touches the cells or the context of such a thread.
+        unsafe {
+            (*self.live.get()).load();
+            vectors::load_rest(&raw const (*ContextPointer::at_top_of(self.stack_top).as_ptr()).fpu);
+        }
     }
 
     #[expect(clippy::mut_from_ref, reason = "the context belongs to the running thread, on whose stack it is")]

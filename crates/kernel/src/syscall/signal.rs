@@ -285,8 +285,7 @@ fn tgkill(ctx: &mut SyscallContext<'_>) -> SysResult {
 }
 
 fn rt_sigreturn(ctx: &mut SyscallContext<'_>) -> SysResult {
-    let fpu = ctx.task.thread.fpu();
-    if leave_handler(ctx.task, ctx.frame, fpu).is_err() {
+    if leave_handler(ctx.task, ctx.frame).is_err() {
         send::force(ctx.task, SigInfo::kernel(Signal::SEGV));
     }
     send::hand_on(ctx.task);

@@ -233,7 +233,7 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
     tree::executed(process.pid);
 
     task.thread.set_live_registers(LiveRegisters::default());
-    *task.thread.fpu() = FpuState::new();
+    task.thread.set_fpu(&FpuState::new());
     let (entry, stack_pointer) = (program.entry.get(), program.stack_pointer.get());
     let call = frame.orig_rax;
     *frame = TrapFrame { orig_rax: call, ..TrapFrame::new_program(entry, stack_pointer) };

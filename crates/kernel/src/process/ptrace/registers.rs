@@ -48,7 +48,7 @@ impl Registers {
     pub fn restore(&self, task: &Task, frame: &mut TrapFrame) {
         *frame = self.frame;
         task.thread.set_live_registers(self.live);
-        *task.thread.fpu() = self.fpu;
+        task.thread.set_fpu(&self.fpu);
     }
 
     /// The general ones.

@@ -10,7 +10,7 @@ use super::action::Action;
 use super::set::DefaultAction;
 use super::state::Restart;
 use super::{SigInfo, SigSet, Signal, frame};
-use crate::arch::{FpuState, TrapFrame};
+use crate::arch::TrapFrame;
 use crate::errno::Errno;
 use crate::process::exit::{ExitStatus, exit_thread};
 use crate::process::ptrace::{TRACED, TRAP};
@@ -39,7 +39,6 @@ pub fn deliver_signals(frame: &mut TrapFrame) {
 
 /// The work itself; returns the status if the thread is to end.
 fn work(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
-    let fpu = task.thread.fpu();
     let mut handled = false;
     loop {
         if let Some(status) = settle_group(task, frame) {
@@ -63,7 +62,7 @@ fn work(task: &Arc<Task>, frame: &mut TrapFrame) -> Option<ExitStatus> {
         if task.tracing.load(Ordering::Relaxed) & TRACED != 0 {
             ptrace::stops::entering_handler(task, frame);
         }
-        handle(task, frame, fpu, &action, &info);
+        handle(task, frame, &action, &info);
         handled = true;
         if task.tracing.load(Ordering::Relaxed) & TRACED != 0 {
             ptrace::stops::handler_entered(task, frame);
@@ -193,7 +192,7 @@ fn default(task: &Arc<Task>, info: &SigInfo) {
 }
 
 /// Sends the task into a handler.
-fn handle(task: &Arc<Task>, frame: &mut TrapFrame, fpu: &mut FpuState, action: &Action, info: &SigInfo) {
+fn handle(task: &Arc<Task>, frame: &mut TrapFrame, action: &Action, info: &SigInfo) {
     let signal = info.signal();
     rseq::before_handler(task, frame);
     let mask = {
@@ -201,7 +200,7 @@ fn handle(task: &Arc<Task>, frame: &mut TrapFrame, fpu: &mut FpuState, action: &
         signals.forced = signals.forced.without(SigSet::EMPTY.with(signal));
         signals.saved.take().unwrap_or(signals.blocked)
     };
-    if frame::enter_handler(task, frame, fpu, action, info, mask).is_err() {
+    if frame::enter_handler(task, frame, action, info, mask).is_err() {
         // No stack to run a handler on: the end, unless another signal has a stack of its own (Linux's `signal_setup_done`).
         if signal == Signal::SEGV {
             task.process.handlers.lock().set(Signal::SEGV, Action::default());

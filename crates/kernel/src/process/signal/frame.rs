@@ -147,7 +147,6 @@ pub fn minimum_stack() -> u64 {
 pub fn enter_handler(
     task: &Arc<Task>,
     frame: &mut TrapFrame,
-    fpu: &mut FpuState,
     action: &Action,
     info: &SigInfo,
     mask: SigSet,
@@ -166,7 +165,7 @@ pub fn enter_handler(
         return Err(Errno::EFAULT);
     }
 
-    write_fpstate(task, fpstate, fpu)?;
+    write_fpstate(task, fpstate, task.thread.fpu())?;
     let trap = task.last_trap();
     let context = SignalContext {
         r8: frame.r8,
@@ -225,7 +224,7 @@ pub fn enter_handler(
     frame.rflags &= !CLEARED_FLAGS;
     frame.cs = u64::from(crate::arch::USER_CODE);
     frame.ss = u64::from(crate::arch::USER_DATA);
-    *fpu = FpuState::new();
+    task.thread.set_fpu(&FpuState::new());
     set_key_rights(FIRST_KEY_RIGHTS);
     Ok(())
 }
@@ -234,7 +233,7 @@ pub fn enter_handler(
 ///
 /// # Errors
 /// `EFAULT`: it is not there, or not sound. The program then gets SIGSEGV.
-pub fn leave_handler(task: &Arc<Task>, frame: &mut TrapFrame, fpu: &mut FpuState) -> Result<(), Errno> {
+pub fn leave_handler(task: &Arc<Task>, frame: &mut TrapFrame) -> Result<(), Errno> {
     // The handler's `ret` has taken the return address.
     let base = frame.rsp.wrapping_sub(size_of::<u64>() as u64);
     let record: SignalFrame = uaccess::read(base)?;
@@ -243,11 +242,11 @@ pub fn leave_handler(task: &Arc<Task>, frame: &mut TrapFrame, fpu: &mut FpuState
     if context.rip >> 47 != 0 {
         return Err(Errno::EFAULT);
     }
-    let rights;
-    (*fpu, rights) = match context.fpstate {
+    let (fpu, rights) = match context.fpstate {
         0 => (FpuState::new(), FIRST_KEY_RIGHTS),
         address => read_fpstate(address)?,
     };
+    task.thread.set_fpu(&fpu);
     {
         let mut signals = task.signals.lock();
         signals.blocked = SigSet::from_bits(record.ucontext.mask).without(SigSet::UNBLOCKABLE);
