@@ -11,6 +11,7 @@ use super::inode::{Attributes, Inode, Kind};
 use super::io::{Sink, Supply};
 use super::{poll, superblock};
 use crate::errno::Errno;
+use crate::process::time_namespace::{self, Counter};
 use crate::process::timer::cpu::next_after;
 use crate::process::timer::posix::{Reference, TimerSetting};
 use crate::sched::WaitQueue;
@@ -22,7 +23,7 @@ use crate::time::{monotonic_ns, realtime_ns};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FdClock {
     /// Since boot.
-    Monotonic,
+    Monotonic(Counter),
     /// Since 1970.
     Realtime,
 }
@@ -74,7 +75,7 @@ impl TimerFd {
         let deadline = match (setting.value, reference, self.clock) {
             (0, ..) => None,
             (value, Reference::Now, _) => Some(now.saturating_add(value)),
-            (value, Reference::Clock, FdClock::Monotonic) => Some(value),
+            (value, Reference::Clock, FdClock::Monotonic(counter)) => Some(time_namespace::meant(counter, value)),
             (value, Reference::Clock, FdClock::Realtime) => {
                 Some(now.saturating_add(value.saturating_sub(realtime_ns())))
             }

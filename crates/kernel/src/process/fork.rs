@@ -18,7 +18,7 @@ use super::signal::action::Handlers;
 use super::signal::state::{AlternateStack, TaskSignals};
 use super::slot::Slot;
 use super::task::Trap;
-use super::{Pid, Process, Task, pid_namespace, seccomp, tree};
+use super::{Pid, Process, Task, pid_namespace, seccomp, time_namespace, tree};
 use crate::arch::{LiveRegisters, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
@@ -95,7 +95,7 @@ impl CloneRequest {
 pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) -> Result<Pid, Errno> {
     request.check()?;
     // Bit 7 of the flags is part of clone's exit signal, and only clone3 has it as CLONE_NEWTIME.
-    let wanted = request.flags as u32 & (namespaces::KNOWN | namespaces::UNKNOWN);
+    let wanted = request.flags as u32 & namespaces::KNOWN;
     if request.has(raw::CLONE_THREAD) {
         // Threads of one process are in the same namespaces of processes and users.
         let for_children = task.namespaces.lock().pid.clone();
@@ -245,6 +245,12 @@ fn make(
         if request.has(raw::CLONE_NEWNS) {
             drop(fs.replace(context));
         }
+    }
+    // Who shares memory with its maker is where that is until its next program.
+    if !request.has(raw::CLONE_VM)
+        && let Some(moved) = time_namespace::moved(&namespaces)
+    {
+        namespaces = moved;
     }
     let start_ns = time::monotonic_ns();
 

@@ -28,6 +28,7 @@ pub mod seccomp;
 pub mod signal;
 pub mod slot;
 mod task;
+pub mod time_namespace;
 pub mod timer;
 pub mod tree;
 pub mod usage;

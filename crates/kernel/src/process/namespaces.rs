@@ -1,6 +1,6 @@
 //! Namespaces (namespaces(7)): what a thread sees as the machine's names ([`Uts`]), as System V objects ([`Ipc`]), as what is mounted where
-//! ([`MountNamespace`]), as the network ([`Net`]), as processes ([`PidNamespace`]), as users ([`UserNamespace`]) and as the root of its control groups, of which
-//! there is one. Of time there is one, as on a Linux that was built without them.
+//! ([`MountNamespace`]), as the network ([`Net`]), as processes ([`PidNamespace`]), as users ([`UserNamespace`]), as time ([`TimeNamespace`]) and as the root of
+//! its control groups, of which there is one.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use super::Task;
 use super::credentials::{CAP_SYS_ADMIN, Credentials};
 use super::net::Net;
 use super::pid_namespace::PidNamespace;
+use super::time_namespace::TimeNamespace;
 use super::user_namespace::UserNamespace;
 use crate::errno::Errno;
 use crate::fs::mount::{self, MountNamespace};
@@ -67,6 +68,10 @@ pub struct Namespaces {
     pub cgroup: Arc<Cgroup>,
     /// Interfaces, ports and abstract names.
     pub net: Arc<Net>,
+    /// Offsets of clocks.
+    pub time: Arc<TimeNamespace>,
+    /// Those of its next children and its next program.
+    pub time_for_children: Arc<TimeNamespace>,
     /// Where its next children will be; where it is itself, [`super::Process::pid_namespace`] says.
     pub pid: Arc<PidNamespace>,
 }
@@ -88,6 +93,8 @@ pub enum Namespace {
     Pid(Arc<PidNamespace>),
     /// See [`UserNamespace`].
     User(Arc<UserNamespace>),
+    /// See [`TimeNamespace`].
+    Time(Arc<TimeNamespace>),
 }
 
 /// The kinds, as `/proc/PID/ns` names them.
@@ -109,6 +116,10 @@ pub enum NamespaceKind {
     PidForChildren,
     /// See [`super::credentials::Credentials::user_namespace`].
     User,
+    /// See [`Namespaces::time`].
+    Time,
+    /// See [`Namespaces::time_for_children`].
+    TimeForChildren,
 }
 
 /// Flags for all that there are.
@@ -118,9 +129,8 @@ pub const KNOWN: u32 = raw::CLONE_NEWUTS
     | raw::CLONE_NEWCGROUP
     | raw::CLONE_NEWNET
     | raw::CLONE_NEWPID
-    | raw::CLONE_NEWUSER;
-/// And those that there are not.
-pub const UNKNOWN: u32 = raw::CLONE_NEWTIME;
+    | raw::CLONE_NEWUSER
+    | raw::CLONE_NEWTIME;
 
 /// A number for a new one: `st_ino` of its file. The first are Linux's `PROC_UTS_INIT_INO` and `PROC_IPC_INIT_INO`.
 pub fn next_number() -> u64 {
@@ -144,6 +154,8 @@ impl Namespaces {
                 mnt: mount::first().clone(),
                 cgroup: Arc::new(Cgroup { number: 0xefff_fffb, owner: UserNamespace::first().clone() }),
                 net: Net::first().clone(),
+                time: TimeNamespace::first().clone(),
+                time_for_children: TimeNamespace::first().clone(),
                 pid: PidNamespace::first().clone(),
             })
         };
@@ -167,6 +179,9 @@ impl Namespaces {
                 return Err(Errno::EINVAL);
             }
             new.pid = PidNamespace::new(&self.pid, owner)?;
+        }
+        if flags & raw::CLONE_NEWTIME != 0 {
+            new.time_for_children = self.time_for_children.copy(owner);
         }
         if flags & raw::CLONE_NEWNS != 0 {
             new.mnt = self.mnt.copy(fs, owner);
@@ -201,6 +216,11 @@ impl Namespaces {
             Namespace::Cgroup(cgroup) => self.cgroup = cgroup,
             Namespace::Net(net) => self.net = net,
             Namespace::Pid(pid) => self.pid = pid,
+            Namespace::Time(time) => {
+                time.enter();
+                self.time_for_children = time.clone();
+                self.time = time;
+            }
             // Belongs to the credentials.
             Namespace::User(_) => {}
         }
@@ -220,6 +240,8 @@ impl Namespaces {
                 all.pid.init()?;
                 Namespace::Pid(all.pid.clone())
             }
+            NamespaceKind::Time => Namespace::Time(all.time.clone()),
+            NamespaceKind::TimeForChildren => Namespace::Time(all.time_for_children.clone()),
             NamespaceKind::User => Namespace::User(task.credentials().user_namespace),
         })
     }
@@ -236,6 +258,7 @@ impl Namespace {
             Namespace::Net(_) => raw::CLONE_NEWNET,
             Namespace::Pid(_) => raw::CLONE_NEWPID,
             Namespace::User(_) => raw::CLONE_NEWUSER,
+            Namespace::Time(_) => raw::CLONE_NEWTIME,
         }
     }
 
@@ -249,6 +272,7 @@ impl Namespace {
             Namespace::Net(net) => Some(&net.owner),
             Namespace::Pid(pid) => Some(&pid.owner),
             Namespace::User(user) => user.parent(),
+            Namespace::Time(time) => Some(&time.owner),
         }
     }
 
@@ -262,6 +286,7 @@ impl Namespace {
             Namespace::Net(net) => net.number,
             Namespace::Pid(pid) => pid.number,
             Namespace::User(user) => user.number,
+            Namespace::Time(time) => time.number,
         }
     }
 
@@ -275,6 +300,7 @@ impl Namespace {
             Namespace::Net(_) => "net",
             Namespace::Pid(_) => "pid",
             Namespace::User(_) => "user",
+            Namespace::Time(_) => "time",
         };
         alloc::format!("{kind}:[{}]", self.number()).into_bytes()
     }
@@ -284,7 +310,7 @@ impl Namespace {
 /// (`copy_creds`, `create_new_namespaces`): who acts then.
 ///
 /// # Errors
-/// `EPERM`: without capabilities, or with a root of one's own. `ENOSPC`: too deep. `EINVAL`: there is no such kind.
+/// `EPERM`: without capabilities, or with a root of one's own. `ENOSPC`: too deep.
 pub fn prepare(flags: u32, task: &Task) -> Result<Credentials, Errno> {
     let mut credentials = task.credentials();
     if flags & raw::CLONE_NEWUSER != 0 {
@@ -294,9 +320,9 @@ pub fn prepare(flags: u32, task: &Task) -> Result<Credentials, Errno> {
         }
         credentials = UserNamespace::create(&credentials)?;
     }
-    let others = (KNOWN | UNKNOWN) & !raw::CLONE_NEWUSER;
+    let others = KNOWN & !raw::CLONE_NEWUSER;
     if flags & others != 0 && !credentials.may_here(CAP_SYS_ADMIN) {
         return Err(Errno::EPERM);
     }
-    if flags & UNKNOWN != 0 { Err(Errno::EINVAL) } else { Ok(credentials) }
+    Ok(credentials)
 }

@@ -29,7 +29,7 @@ impl Net {
         static FIRST: Once<Arc<Net>> = Once::new();
         FIRST.call_once(|| {
             let owner = UserNamespace::first().clone();
-            Arc::new(Net { number: 0xefff_fffa, owner, up: AtomicBool::new(true) })
+            Arc::new(Net { number: 0xefff_fff9, owner, up: AtomicBool::new(true) })
         })
     }
 

@@ -16,6 +16,7 @@ use crate::process::futex::key::Scope;
 use crate::process::futex::pi::{self, Patience};
 use crate::process::futex::wait::{self, Pair, Wanted};
 use crate::process::signal::state::Continuation;
+use crate::process::time_namespace::{Counter, meant};
 use crate::process::{Pid, Task};
 use crate::time::{monotonic_ns, realtime_ns};
 
@@ -41,7 +42,7 @@ enum TimeoutClock {
 /// A moment of a clock as one of the monotonic clock.
 fn deadline(nanos: u64, clock: TimeoutClock) -> u64 {
     match clock {
-        TimeoutClock::Monotonic => nanos,
+        TimeoutClock::Monotonic => meant(Counter::Monotonic, nanos),
         TimeoutClock::Realtime => monotonic_ns().saturating_add(nanos.saturating_sub(realtime_ns())),
     }
 }

@@ -80,11 +80,17 @@ const CLONE_ARGS_SIZE_VER0: u64 = 64;
 fn clone3(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [address, size, ..] = ctx.args;
     let words: [u64; CLONE_ARGS_WORDS] = read_struct(address, size, CLONE_ARGS_SIZE_VER0)?;
-    let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, _cgroup] =
+    let [flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup] =
         words;
     let pids = wanted_pids(set_tid, set_tid_size)?;
-    /// Everything that Linux 6.18 knows, `CLONE_CLEAR_SIGHAND` included; cgroups are not here.
-    const KNOWN: u64 = 0x1_ffff_ffff & !CSIGNAL;
+    const INTO_CGROUP: u64 = 1 << 33;
+    /// The size with a control group.
+    const SIZE_VER2: u64 = 88;
+    if flags & INTO_CGROUP != 0 && (cgroup > i32::MAX as u64 || size < SIZE_VER2) {
+        return Err(Errno::EINVAL);
+    }
+    /// Everything that Linux 6.18 knows, `CLONE_CLEAR_SIGHAND` included.
+    const KNOWN: u64 = 0x3_ffff_ffff & !CSIGNAL | raw::CLONE_NEWTIME as u64;
     if flags & !KNOWN != 0 || flags & u64::from(raw::CLONE_DETACHED) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -95,6 +101,10 @@ fn clone3(ctx: &mut SyscallContext<'_>) -> SysResult {
         return Err(Errno::EINVAL);
     }
     let stack = stack.checked_add(stack_size).ok_or(Errno::EINVAL)?;
+    if flags & INTO_CGROUP != 0 {
+        // There is no file system of control groups, so that nothing is one.
+        return Err(Errno::EBADF);
+    }
     let request = CloneRequest { flags, exit_signal, stack, parent_tid, child_tid, pidfd, tls, pids };
     Ok(clone_task(ctx.task, ctx.frame, &request)? as usize)
 }

@@ -19,7 +19,7 @@ use crate::process::{Pid, Task};
 pub const CALLS: &[(Sysno, Handler)] = &[(Sysno::unshare, unshare), (Sysno::setns, setns), (Sysno::kcmp, kcmp)];
 
 /// All kinds of namespaces.
-const NAMESPACES: u32 = namespaces::KNOWN | namespaces::UNKNOWN;
+const NAMESPACES: u32 = namespaces::KNOWN;
 
 /// unshare(2).
 fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
@@ -72,7 +72,7 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [fd, wanted, ..] = ctx.args;
     let wanted = wanted as u32;
     let file = ctx.task.files.lock().get(fd as i32)?;
-    let mut entered = SmallVec::<[Namespace; 7]>::new();
+    let mut entered = SmallVec::<[Namespace; 8]>::new();
     if let Some(namespace) = file.body.namespace() {
         if wanted != 0 && wanted != namespace.flag() {
             return Err(Errno::EINVAL);
@@ -94,6 +94,7 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
             NamespaceKind::Net,
             NamespaceKind::Pid,
             NamespaceKind::User,
+            NamespaceKind::Time,
         ];
         let all = kinds.into_iter().filter_map(|kind| Namespaces::of(&target, kind));
         entered.extend(all.filter(|namespace| wanted & namespace.flag() != 0));
@@ -114,6 +115,9 @@ fn setns(ctx: &mut SyscallContext<'_>) -> SysResult {
         credentials = credentials.all_powerful_in(user.clone());
     }
     for namespace in entered.iter().filter(|namespace| !matches!(namespace, Namespace::User(_))) {
+        if matches!(namespace, Namespace::Time(_)) && task.process.threads.lock().len() != 1 {
+            return Err(Errno::EUSERS);
+        }
         let may = |capability| {
             credentials.may_here(capability)
                 && namespace.owner().is_none_or(|owner| credentials.may_in(owner, capability))

@@ -12,6 +12,7 @@ use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::credentials::CAP_SYS_ADMIN;
 use crate::process::namespaces::{FIELD, MachineName, machine_name};
+use crate::process::time_namespace::{Counter, shown};
 use crate::process::tree;
 use crate::sched;
 use crate::time::{NANOS_PER_SECOND, monotonic_ns};
@@ -98,7 +99,7 @@ fn sysinfo(ctx: &mut SyscallContext<'_>) -> SysResult {
     let frames = crate::mm::memory().stats();
     let page = foldspace::addr::PAGE_SIZE;
     let record: [u64; 14] = [
-        monotonic_ns() / NANOS_PER_SECOND,
+        shown(Counter::Boottime, monotonic_ns()) / NANOS_PER_SECOND,
         0,
         0,
         0,

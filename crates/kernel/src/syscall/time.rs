@@ -8,6 +8,7 @@ use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::signal::state::Continuation;
+use crate::process::time_namespace::{Counter, shown};
 use crate::process::timer::cpu::{self, Interval};
 use crate::process::timer::posix::TimerSetting;
 use crate::process::timer::{self, Setting};
@@ -101,7 +102,7 @@ pub(super) enum Clock {
     /// Since 1970.
     Realtime,
     /// Since boot.
-    Monotonic,
+    Monotonic(Counter),
     /// Processor time of a process.
     Process(Pid),
     /// Processor time of a thread.
@@ -118,11 +119,10 @@ pub(super) fn clock(ctx: &SyscallContext<'_>, id: u64) -> Result<Clock, Errno> {
         raw::CLOCK_REALTIME | raw::CLOCK_REALTIME_COARSE | raw::CLOCK_REALTIME_ALARM | raw::CLOCK_TAI => {
             Ok(Clock::Realtime)
         }
-        raw::CLOCK_MONOTONIC
-        | raw::CLOCK_MONOTONIC_RAW
-        | raw::CLOCK_MONOTONIC_COARSE
-        | raw::CLOCK_BOOTTIME
-        | raw::CLOCK_BOOTTIME_ALARM => Ok(Clock::Monotonic),
+        raw::CLOCK_MONOTONIC | raw::CLOCK_MONOTONIC_RAW | raw::CLOCK_MONOTONIC_COARSE => {
+            Ok(Clock::Monotonic(Counter::Monotonic))
+        }
+        raw::CLOCK_BOOTTIME | raw::CLOCK_BOOTTIME_ALARM => Ok(Clock::Monotonic(Counter::Boottime)),
         raw::CLOCK_PROCESS_CPUTIME_ID => Ok(Clock::Process(ctx.task.tgid)),
         raw::CLOCK_THREAD_CPUTIME_ID => Ok(Clock::Thread(ctx.task.pid)),
         _ => Err(Errno::EINVAL),
@@ -149,7 +149,7 @@ impl Clock {
         let task = |pid: &Pid| find(*pid).ok_or(Errno::EINVAL);
         Ok(match self {
             Clock::Realtime => realtime_ns(),
-            Clock::Monotonic => monotonic_ns(),
+            Clock::Monotonic(counter) => shown(*counter, monotonic_ns()),
             Clock::Process(pid) => {
                 let usage = task(pid)?.process.usage();
                 usage.user_ns + usage.system_ns

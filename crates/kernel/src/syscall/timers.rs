@@ -46,7 +46,7 @@ fn timer_clock(ctx: &SyscallContext<'_>, id: u64) -> Result<TimerClock, Errno> {
     }
     match clock(ctx, id)? {
         Clock::Realtime => Ok(TimerClock::Realtime),
-        Clock::Monotonic => Ok(TimerClock::Monotonic),
+        Clock::Monotonic(counter) => Ok(TimerClock::Monotonic(counter)),
         Clock::Process(pid) if pid == ctx.task.tgid => Ok(TimerClock::Cpu(Whose::Process)),
         Clock::Thread(pid) if find(pid).is_some_and(|task| task.tgid == ctx.task.tgid) => {
             Ok(TimerClock::Cpu(Whose::Thread(pid)))

@@ -75,6 +75,8 @@ pub(super) const NAMESPACES: &[(&str, NamespaceKind)] = &[
     ("net", NamespaceKind::Net),
     ("pid", NamespaceKind::Pid),
     ("user", NamespaceKind::User),
+    ("time", NamespaceKind::Time),
+    ("time_for_children", NamespaceKind::TimeForChildren),
     ("pid_for_children", NamespaceKind::PidForChildren),
 ];
 
@@ -120,6 +122,7 @@ pub(super) const PROCESS: &[(&str, Part)] = &[
     ("uid_map", Part::File(ProcessFile::UidMap)),
     ("gid_map", Part::File(ProcessFile::GidMap)),
     ("setgroups", Part::File(ProcessFile::Setgroups)),
+    ("timens_offsets", Part::File(ProcessFile::TimensOffsets)),
 ];
 
 impl Part {

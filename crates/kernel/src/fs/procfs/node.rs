@@ -92,6 +92,7 @@ pub enum ProcessFile {
     UidMap,
     GidMap,
     Setgroups,
+    TimensOffsets,
 }
 
 /// Links of one thread or process.
@@ -351,7 +352,8 @@ impl Node {
                     | ProcessFile::OomScoreAdj
                     | ProcessFile::UidMap
                     | ProcessFile::GidMap
-                    | ProcessFile::Setgroups,
+                    | ProcessFile::Setgroups
+                    | ProcessFile::TimensOffsets,
                 ..
             } => 0o644,
             Node::System(SystemFile::Snapshot | SystemFile::SysrqTrigger | SystemFile::CompactMemory) => 0o200,

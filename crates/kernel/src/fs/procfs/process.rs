@@ -18,6 +18,7 @@ use crate::fs::mount::{Mount, MountNamespace};
 use crate::fs::pidfd::PidFd;
 use crate::fs::tty;
 use crate::process::pid_namespace::PidNamespace;
+use crate::process::time_namespace::{Counter, shown};
 use crate::process::usage::TICKS_PER_SECOND;
 use crate::process::user_namespace::Ids;
 use crate::process::{Task, oom, tree};
@@ -63,6 +64,12 @@ pub fn text(
         ProcessFile::Setgroups => {
             let denies = task.credentials().user_namespace.denies_groups();
             out.extend_from_slice(if denies { b"deny\n" } else { b"allow\n" });
+        }
+        ProcessFile::TimensOffsets => {
+            let namespace = task.namespaces.lock().time_for_children.clone();
+            for (clock, seconds, nanos) in namespace.offsets() {
+                Text(out).put(format_args!("{clock:<10} {seconds:>10} {nanos:>9}\n"));
+            }
         }
         ProcessFile::Wchan => out.push(b'0'),
         ProcessFile::Cgroup => out.extend_from_slice(b"0::/\n"),
@@ -168,7 +175,7 @@ fn stat(task: &Arc<Task>, namespace: &PidNamespace, out: &mut Vec<u8>) {
         times.user_ticks(),
         times.system_ticks(),
         threads(task),
-        process.start_ns / (1_000_000_000 / TICKS_PER_SECOND),
+        shown(Counter::Boottime, process.start_ns) / (1_000_000_000 / TICKS_PER_SECOND),
         usage.mapped * 4096,
         resident,
         limit,

@@ -15,6 +15,7 @@ use crate::fs::fdtable::MAX_FDS;
 use crate::fs::{mount, pipe, random};
 use crate::mm;
 use crate::process::limits::MAX_FILES;
+use crate::process::time_namespace::{Counter, shown};
 use crate::process::tree::{self, PID_MAX};
 use crate::process::usage::TICKS_PER_SECOND;
 use crate::syscall::system::{hostname, release, version};
@@ -94,6 +95,7 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
         SystemFile::Uptime => {
             let centiseconds = monotonic_ns() / (NANOS_PER_SECOND / 100);
             let idle = PerCpu::all().map(|cpu| idle_ticks(cpu, centiseconds)).sum::<u64>();
+            let centiseconds = shown(Counter::Boottime, monotonic_ns()) / (NANOS_PER_SECOND / 100);
             text.put(format_args!(
                 "{}.{:02} {}.{:02}\n",
                 centiseconds / 100,

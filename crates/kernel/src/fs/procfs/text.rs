@@ -114,6 +114,10 @@ impl TextBody {
                 };
                 task.credentials().user_namespace.set_denies_groups(denies)
             }
+            (Node::ProcessFile { file: ProcessFile::TimensOffsets, .. }, Some(task)) => {
+                let namespace = task.namespaces.lock().time_for_children.clone();
+                namespace.set_offsets(value, &self.opener)
+            }
             // Linux's `sysrq_handle_crash`: how to see what a panic looks like. The other letters do nothing here.
             (Node::System(SystemFile::SysrqTrigger), _) => {
                 assert!(value.first() != Some(&b'c'), "sysrq triggered crash");

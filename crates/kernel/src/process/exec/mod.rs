@@ -230,6 +230,7 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
     process.membarrier.store(0, Ordering::Relaxed);
     task.set_comm(program.filename.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
     *task.dispatch.lock() = None;
+    super::time_namespace::executed(task);
     tree::executed(process.pid);
 
     task.thread.set_live_registers(LiveRegisters::default());

@@ -9,6 +9,7 @@ use super::cpu::{self, Whose, next_after};
 use crate::errno::Errno;
 use crate::process::signal::info::code;
 use crate::process::signal::{SigInfo, Signal, send};
+use crate::process::time_namespace::{self, Counter};
 use crate::process::{Process, Task};
 use crate::sched::timer::{self, Action, Alarmed, TimerId};
 use crate::time::{monotonic_ns, realtime_ns};
@@ -17,7 +18,7 @@ use crate::time::{monotonic_ns, realtime_ns};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimerClock {
     /// Since boot.
-    Monotonic,
+    Monotonic(Counter),
     /// Since 1970.
     Realtime,
     /// Processor time.
@@ -142,7 +143,7 @@ impl PosixTimer {
     /// Its clock's time.
     fn now(&self) -> u64 {
         match self.clock {
-            TimerClock::Monotonic | TimerClock::Realtime => monotonic_ns(),
+            TimerClock::Monotonic(_) | TimerClock::Realtime => monotonic_ns(),
             TimerClock::Cpu(whose) => self.process.upgrade().and_then(|process| cpu::now(&process, whose)).unwrap_or(0),
         }
     }
@@ -150,6 +151,7 @@ impl PosixTimer {
     /// A moment of the clock that a program means, as [`State::deadline`] has it.
     fn moment(&self, value: u64) -> u64 {
         match self.clock {
+            TimerClock::Monotonic(counter) => time_namespace::meant(counter, value),
             TimerClock::Realtime => monotonic_ns().saturating_add(value.saturating_sub(realtime_ns())),
             _ => value,
         }

@@ -13,6 +13,7 @@ use crate::fs::{File, reserve, signalfd};
 use crate::mm::uaccess;
 use crate::process::Task;
 use crate::process::signal::SigSet;
+use crate::process::time_namespace::Counter;
 use crate::process::timer::posix::Reference;
 use crate::syscall::SysResult;
 use crate::syscall::time::{read_timer_setting, write_timer_setting};
@@ -30,7 +31,8 @@ fn insert(task: &Task, file: Arc<File>, flags: u32) -> SysResult {
 /// timerfd_create(2)
 pub fn timerfd_create(task: &Task, clock: u32, flags: u32) -> SysResult {
     let clock = match clock {
-        raw::CLOCK_MONOTONIC | raw::CLOCK_BOOTTIME | raw::CLOCK_BOOTTIME_ALARM => Some(FdClock::Monotonic),
+        raw::CLOCK_MONOTONIC => Some(FdClock::Monotonic(Counter::Monotonic)),
+        raw::CLOCK_BOOTTIME | raw::CLOCK_BOOTTIME_ALARM => Some(FdClock::Monotonic(Counter::Boottime)),
         raw::CLOCK_REALTIME | raw::CLOCK_REALTIME_ALARM => Some(FdClock::Realtime),
         _ => None,
     };
