@@ -229,6 +229,44 @@ static void moves(void)
 	say("moves: with whoever is there");
 }
 
+/* What is refused by options: set-id bits, devices, programs. */
+static void refusing(void)
+{
+	char program[64];
+	CHECK_EQ(mount("opt", TOP "/b", "tmpfs", 0, NULL), 0);
+	snprintf(program, sizeof program, TOP "/b/program");
+	int from = open("/proc/self/exe", O_RDONLY);
+	int to = open(program, O_CREAT | O_WRONLY, 0755);
+	CHECK(from >= 0 && to >= 0);
+	static char block[1 << 16];
+	ssize_t got;
+	while ((got = read(from, block, sizeof block)) > 0)
+		CHECK_EQ(write(to, block, (size_t)got), got);
+	CHECK_EQ(fchown(to, 1234, 0), 0);
+	CHECK_EQ(fchmod(to, 04755), 0);
+	close(from);
+	close(to);
+	CHECK_EQ(mknod(TOP "/b/null", S_IFCHR | 0666, 1 << 8 | 3), 0);
+	unsigned long flags[] = { 0, MS_NOSUID, MS_NODEV, MS_NOEXEC };
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(mount(NULL, TOP "/b", NULL, MS_REMOUNT | MS_BIND | flags[i], NULL), 0);
+		int fd = open(TOP "/b/null", O_RDWR);
+		if (flags[i] == MS_NODEV)
+			CHECK(fd == -1 && errno == EACCES);
+		else
+			CHECK(fd >= 0);
+		close(fd);
+		pid_t child = fork();
+		if (child == 0) {
+			execl(program, "mounts", "who", NULL);
+			_exit(errno);
+		}
+		expect_exit(child, flags[i] == MS_NOEXEC ? EACCES : flags[i] == MS_NOSUID ? 40 : 41);
+	}
+	CHECK_EQ(umount(TOP "/b"), 0);
+	say("refusing: set-id bits, devices, programs");
+}
+
 static void options(void)
 {
 	char with[256];
@@ -452,8 +490,11 @@ static void permissions(void)
 	say("permissions: for those who may");
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
+	/* By itself again: whose program it is. */
+	if (count > 1)
+		return arguments[1][0] == 'w' && geteuid() == 1234 ? 41 : 40;
 	/* Nothing of this is seen elsewhere, nor left when it ends. */
 	CHECK_EQ(unshare(CLONE_NEWNS), 0);
 	CHECK_EQ(mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL), 0);
@@ -464,6 +505,7 @@ int main(void)
 	recursion();
 	busy();
 	moves();
+	refusing();
 	options();
 	namespaces();
 	pivot();

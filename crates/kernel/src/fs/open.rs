@@ -158,7 +158,10 @@ fn open_permitted(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, E
         Kind::Directory => Box::new(DirectoryBody),
         Kind::Symlink(_) => return Err(Errno::ELOOP),
         Kind::Fifo(pipe) => pipe::open(pipe, flags)?,
-        Kind::Character(number) => device::open(*number)?,
+        Kind::Character(number) => {
+            mount::check_devices(dentry)?;
+            device::open(*number)?
+        }
         Kind::Block(_) | Kind::Socket | Kind::Anonymous => return Err(Errno::ENXIO),
         Kind::Proc(node) => procfs::open(node, inode, flags)?,
         Kind::Namespace(namespace) => Box::new(NamespaceBody(namespace.clone())),

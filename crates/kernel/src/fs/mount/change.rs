@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use super::{KNOWN, Mount, MountNamespace, OPTIONS, busy, new, note_flags, place_of};
+use super::{KNOWN, Manner, Mount, MountNamespace, OPTIONS, busy, new, note_flags, place_of};
 use crate::errno::Errno;
 use crate::fs::dentry::{Dentry, Place};
 use crate::fs::inode::Kind;
@@ -31,15 +31,8 @@ impl MountNamespace {
             return Err(Errno::EBUSY);
         }
         let root = new::root(name, place_of(target))?;
-        self.attach(Mount::new(source, name, root, flags & OPTIONS, Some(target.clone())));
+        self.attach_tree(alloc::vec![Mount::new(source, name, root, flags & OPTIONS, None)], target);
         Ok(())
-    }
-
-    fn attach(&self, mount: Mount) {
-        if let Some(covers) = &mount.covers {
-            covers.set_mounted(Some(mount.root.clone()));
-        }
-        self.state.lock().mounts.push(mount);
     }
 
     /// Shows what is at `from` at `target` as well (`do_loopback`).
@@ -56,7 +49,12 @@ impl MountNamespace {
     /// Further mounts of what is at `from`, and below; the first is nowhere yet. `EINVAL` if `from` is in no mount of ours.
     pub(super) fn clone_tree(&self, from: &Arc<Dentry>, below: Submounts) -> Result<Vec<Mount>, Errno> {
         let through = self.seen_through(from).ok_or(Errno::EINVAL)?;
-        let inner = if below == Submounts::Too { self.below(from) } else { Vec::new() };
+        let bindable = |mount: &Mount| !mount.propagation.lock().is_unbindable();
+        if !bindable(&through) {
+            return Err(Errno::EINVAL);
+        }
+        let mut inner = if below == Submounts::Too { self.below(from) } else { Vec::new() };
+        inner.retain(bindable);
         let mut made = alloc::vec![through.further(from.bound_at(Place::Root), None)];
         for mount in inner {
             let Some(covers) = &mount.covers else { continue };
@@ -70,8 +68,21 @@ impl MountNamespace {
         Ok(made)
     }
 
-    /// Puts mounts, of which the first is nowhere yet, on `target`.
-    pub(super) fn attach_tree(&self, mut mounts: Vec<Mount>, target: &Arc<Dentry>) {
+    /// Puts mounts, of which the first is nowhere yet, on `target`, and on its copies.
+    pub(super) fn attach_tree(&self, mounts: Vec<Mount>, target: &Arc<Dentry>) {
+        let Some(top) = mounts.first().map(|first| first.root.clone()) else { return };
+        let through = self.group_at(target);
+        if through.is_some() {
+            mounts.iter().for_each(Mount::share);
+        }
+        self.attach_quietly(mounts, target);
+        if let Some(through) = through {
+            self.propagate_mount(through, target, &top);
+        }
+    }
+
+    /// The same, on `target` only.
+    pub(super) fn attach_quietly(&self, mut mounts: Vec<Mount>, target: &Arc<Dentry>) {
         let Some(first) = mounts.first_mut() else { return };
         first.root.set_place(place_of(target));
         first.covers = Some(target.clone());
@@ -102,6 +113,9 @@ impl MountNamespace {
         let mut state = self.state.lock();
         let index = state.at(from).ok_or(Errno::EINVAL)?;
         let Some(covered) = state.mounts[index].covers.clone() else { return Err(Errno::EINVAL) };
+        if state.mount_of(&covered).is_some_and(Mount::is_shared) {
+            return Err(Errno::EINVAL);
+        }
         if target.is_below(from) {
             return Err(Errno::ELOOP);
         }
@@ -115,6 +129,10 @@ impl MountNamespace {
         state.sort();
         drop(state);
         drop(replaced);
+        if let Some(through) = self.group_at(target) {
+            self.set_propagation(from, Manner::Shared, Submounts::Too)?;
+            self.propagate_mount(through, target, from);
+        }
         Ok(())
     }
 
@@ -135,10 +153,32 @@ impl MountNamespace {
     /// Takes away what is mounted with its root at `target`. `EINVAL` if nothing is, `EBUSY` if it is `/`, or is not to go from under those who use it and
     /// something is mounted further down, or somebody does use it.
     pub fn unmount(&self, target: &Arc<Dentry>, below: Submounts) -> Result<(), Errno> {
-        let mut gone = Vec::new();
-        self.check_root(target)?;
+        let covered = {
+            let state = self.state.lock();
+            let index = state.at(target).ok_or(Errno::EINVAL)?;
+            state.mounts[index].covers.clone().ok_or(Errno::EBUSY)?
+        };
         // Nobody's files are looked at with mounts locked. Who comes just now keeps what he has, as after `MNT_DETACH`.
-        let used = below == Submounts::Not && busy::is_used(target);
+        if below == Submounts::Not && busy::is_used(target) {
+            return Err(Errno::EBUSY);
+        }
+        // What goes along goes from the copies of what it is on as well, the innermost first.
+        let mut covered = alloc::vec![covered];
+        if below == Submounts::Too {
+            covered.extend(self.below(target).into_iter().filter_map(|mount| mount.covers));
+        }
+        let wherever: Vec<_> =
+            covered.into_iter().filter_map(|covered| Some((self.group_at(&covered)?, covered))).collect();
+        self.take_away(target, below)?;
+        for (through, covered) in wherever.into_iter().rev() {
+            self.propagate_unmount(through, &covered, below);
+        }
+        Ok(())
+    }
+
+    /// The same, whoever uses it, from this namespace only.
+    pub(super) fn take_away(&self, target: &Arc<Dentry>, below: Submounts) -> Result<(), Errno> {
+        let mut gone = Vec::new();
         {
             let mut state = self.state.lock();
             let index = state.at(target).ok_or(Errno::EINVAL)?;
@@ -146,7 +186,7 @@ impl MountNamespace {
                 return Err(Errno::EBUSY);
             }
             let inside = |mount: &Mount| mount.covers.as_ref().is_some_and(|covers| covers.is_below(target));
-            if used || below == Submounts::Not && state.mounts.iter().any(inside) {
+            if below == Submounts::Not && state.mounts.iter().any(inside) {
                 return Err(Errno::EBUSY);
             }
             let id = state.mounts[index].id;
@@ -171,6 +211,12 @@ impl MountNamespace {
     pub fn pivot(&self, new: &Arc<Dentry>, old: &Arc<Dentry>) -> Result<Arc<Dentry>, Errno> {
         let mut state = self.state.lock();
         let root = state.root.uncovered();
+        // What would have to happen to copies as well cannot be turned round.
+        let shared = |dentry: &Arc<Dentry>| state.mount_of(dentry).is_some_and(Mount::is_shared);
+        let above = state.at(new).and_then(|index| state.mounts[index].covers.clone());
+        if shared(old) || above.is_some_and(|above| shared(&above)) {
+            return Err(Errno::EINVAL);
+        }
         if Arc::ptr_eq(new, &root) {
             return Err(Errno::EBUSY);
         }

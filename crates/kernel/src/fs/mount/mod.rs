@@ -1,4 +1,5 @@
-//! What is mounted where: mount namespaces (mount_namespaces(7)), each with a tree of mounts of its own. Nothing propagates from one mount to another.
+//! What is mounted where: mount namespaces (mount_namespaces(7)), each with a tree of mounts of its own. What happens to one mount happens to others where
+//! that is wanted ([`propagation`]).
 //!
 //! A mount's root stands where the directory stands that it covers, so `..` and paths need not know of mounts. The first mount of a file system has its names
 //! themselves; further ones, and all those of further namespaces, are views ([`super::view`]).
@@ -7,6 +8,7 @@ mod busy;
 mod change;
 mod detached;
 mod new;
+mod propagation;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -19,6 +21,7 @@ pub use busy::looked_up;
 pub use change::Submounts;
 pub use detached::{Detached, Making};
 pub use new::KNOWN;
+pub use propagation::{Manner, Propagation};
 
 use super::dentry::{Dentry, Place};
 use super::inode::{Attributes, Inode, Kind};
@@ -47,6 +50,8 @@ pub struct Mount {
     pub flags: Arc<AtomicU32>,
     /// `MNT_EXPIRE` has marked it, and nobody has looked anything up in it since.
     idle: Arc<AtomicBool>,
+    /// Whom it has to do with.
+    pub propagation: Arc<Mutex<Propagation>>,
     /// The directory that it covers; `None` for the first.
     covers: Option<Arc<Dentry>>,
     /// Its file system, with all that is mounted of it.
@@ -75,6 +80,7 @@ impl Mount {
             kind,
             root,
             flags: new_flags(flags),
+            propagation: Arc::default(),
             idle: Arc::default(),
             covers,
             system,
@@ -84,7 +90,8 @@ impl Mount {
     /// A further one, of a part of it.
     fn further(&self, root: Arc<Dentry>, covers: Option<Arc<Dentry>>) -> Mount {
         let flags = new_flags(self.flags.load(Ordering::Relaxed));
-        Mount { id: next_id(), root, flags, idle: Arc::default(), covers, ..self.clone() }
+        let propagation = Arc::new(Mutex::new(*self.propagation.lock()));
+        Mount { id: next_id(), root, flags, idle: Arc::default(), propagation, covers, ..self.clone() }
     }
 
     /// Appends which directory of its file system is its root.
@@ -141,7 +148,7 @@ fn new_flags(flags: u32) -> Arc<AtomicU32> {
 }
 
 fn note_flags(flags: u32) {
-    if flags & (raw::MS_RDONLY | raw::MS_NOEXEC) != 0 {
+    if flags & (raw::MS_RDONLY | raw::MS_NOEXEC | raw::MS_NOSUID | raw::MS_NODEV) != 0 {
         REFUSING.store(true, Ordering::Relaxed);
     }
 }
@@ -163,6 +170,16 @@ pub fn check_writable(dentry: &Arc<Dentry>) -> Result<(), Errno> {
 /// Whether programs there may be executed: `EACCES`.
 pub fn check_executable(dentry: &Arc<Dentry>) -> Result<(), Errno> {
     if refused_at(dentry) & raw::MS_NOEXEC != 0 { Err(Errno::EACCES) } else { Ok(()) }
+}
+
+/// Whether devices there may be opened: `EACCES`.
+pub fn check_devices(dentry: &Arc<Dentry>) -> Result<(), Errno> {
+    if refused_at(dentry) & raw::MS_NODEV != 0 { Err(Errno::EACCES) } else { Ok(()) }
+}
+
+/// Whether set-id bits of programs there do nothing.
+pub fn ignores_set_ids(dentry: &Arc<Dentry>) -> bool {
+    refused_at(dentry) & raw::MS_NOSUID != 0
 }
 
 /// The options of a mount that its flags can be (`MS_*` that become `MNT_*`).
@@ -219,7 +236,9 @@ pub fn first() -> &'static Arc<MountNamespace> {
         let mounts = [Mount::new(b"rootfs", "rootfs", root.clone(), 0, None)].into();
         // Linux's `PROC_MNT_INIT_INO` is not fixed: the first that is given out.
         let owner = UserNamespace::first().clone();
-        Arc::new(MountNamespace { number: 0xf000_0000, owner, state: Mutex::new(State { root, mounts }) })
+        let first = Arc::new(MountNamespace { number: 0xf000_0000, owner, state: Mutex::new(State { root, mounts }) });
+        propagation::register(&first);
+        first
     })
 }
 
@@ -261,7 +280,13 @@ impl MountNamespace {
             if let Some(covers) = &covers {
                 covers.set_mounted(Some(root.clone()));
             }
-            made.push((mount.clone(), mount.further(root, covers)));
+            let further = mount.further(root, covers);
+            if !Arc::ptr_eq(owner, &self.owner) {
+                // What the copies' owner does is not for those who are more than it.
+                let received = further.propagation.lock().received();
+                *further.propagation.lock() = received;
+            }
+            made.push((mount.clone(), further));
         }
         let same = |dentry: &Arc<Dentry>| counterpart(&state, &made, dentry);
         let root = same(&state.root).unwrap_or_else(|| state.root.clone());
@@ -269,11 +294,13 @@ impl MountNamespace {
         drop(state);
         [fs.cwd, fs.root] = places;
         let mounts = made.into_iter().map(|(_, mount)| mount).collect();
-        Arc::new(MountNamespace {
+        let copy = Arc::new(MountNamespace {
             number: next_number(),
             owner: owner.clone(),
             state: Mutex::new(State { root, mounts }),
-        })
+        });
+        propagation::register(&copy);
+        copy
     }
 }
 

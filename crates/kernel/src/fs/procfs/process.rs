@@ -268,6 +268,13 @@ fn mount_info(task: &Task, out: &mut Vec<u8>) {
         escape(&path, out);
         out.push(b' ');
         options(&mount, out);
+        let propagation = *mount.propagation.lock();
+        for (name, group) in propagation.fields() {
+            Text(out).put(format_args!(" {name}:{group}"));
+        }
+        if propagation.is_unbindable() {
+            Text(out).put(format_args!(" unbindable"));
+        }
         Text(out).put(format_args!(" - {} ", mount.kind));
         escape(&mount.source, out);
         out.extend_from_slice(b" rw\n");

@@ -182,7 +182,7 @@ fn credentials_after(task: &Task, file: &ExecFile) -> (Credentials, bool) {
     // Somebody whom one's namespace does not know is not to be had (`bprm_fill_uid`).
     let namespace = &before.user_namespace;
     let known = namespace.number_of(Ids::Users, owner).is_some() && namespace.number_of(Ids::Groups, group).is_some();
-    if !task.process.no_new_privileges.load(Ordering::Relaxed) && known {
+    if !task.process.no_new_privileges.load(Ordering::Relaxed) && known && !fs::mount::ignores_set_ids(file.dentry()) {
         if permissions & SET_USER_ID != 0 {
             credentials.euid = owner;
         }

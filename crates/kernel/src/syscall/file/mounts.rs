@@ -8,14 +8,14 @@ use linux_raw_sys::general as raw;
 use super::{Base, check_flags, path};
 use crate::errno::Errno;
 use crate::fs::Dentry;
-use crate::fs::mount::{MountNamespace, Submounts};
+use crate::fs::mount::{Manner, MountNamespace, Submounts};
 use crate::fs::path::LastLink;
 use crate::mm::uaccess;
 use crate::process::credentials::CAP_SYS_ADMIN;
 use crate::process::{self, Task};
 use crate::syscall::SysResult;
 
-/// What changes a mount's place among others. There is nothing that propagates, so what is asked for is checked only.
+/// What says whom a mount has to do with.
 const PROPAGATION: u32 = raw::MS_SHARED | raw::MS_PRIVATE | raw::MS_SLAVE | raw::MS_UNBINDABLE;
 
 /// A string that may be missing.
@@ -63,10 +63,14 @@ pub fn mount(task: &Task, [source, target, kind, flags, data]: [u64; 5]) -> SysR
         mounts.bind(&resolve(task, &source)?, &target, below)?;
     } else if flags & PROPAGATION != 0 {
         let kind = flags & !(raw::MS_REC | raw::MS_SILENT);
-        if kind & !PROPAGATION != 0 || !kind.is_power_of_two() {
-            return Err(Errno::EINVAL);
-        }
-        mounts.check_root(&target)?;
+        let manner = match kind {
+            raw::MS_SHARED => Manner::Shared,
+            raw::MS_PRIVATE => Manner::Private,
+            raw::MS_SLAVE => Manner::Slave,
+            raw::MS_UNBINDABLE => Manner::Unbindable,
+            _ => return Err(Errno::EINVAL),
+        };
+        mounts.set_propagation(&target, manner, below)?;
     } else if flags & raw::MS_MOVE != 0 {
         if source.is_empty() {
             return Err(Errno::EINVAL);
