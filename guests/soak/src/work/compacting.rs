@@ -13,20 +13,24 @@ const PAGES: usize = 256;
 /// The lower half is stored to while memory is compacted, the upper half in between.
 const HALF: usize = PAGES / 2;
 const BASE: Place = Place(0x2200_0000_0000 - 100 * PAGE);
+/// Memory of which one page in four stays, so that there is something to be moved together.
+const SCATTERED: Place = Place(0x2300_0000_0000);
+const SCATTERED_PAGES: usize = 2048;
+const STEP: usize = 4;
 /// Compactions between two children.
-const APART: usize = 4;
+const APART: u64 = 4;
 
 pub fn work(board: &Board, seed: u64) -> Result<(), String> {
     let mut life = Life::new(board, seed);
     if tried("mmap", BASE.map(PAGES, RW))? == Done::Refused {
         return Ok(());
     }
-    let (over, stores) = (AtomicBool::new(false), AtomicU64::new(0));
-    let busy = || store_all_the_time(&over, &stores);
+    let (over, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let busy = || store_all_the_time(&over, &rounds);
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, busy);
         // Without memory for a thread it is compacted all the same.
-        let compacted = compact(&mut life, board, &stores);
+        let compacted = compact(&mut life, board, &rounds);
         over.store(true, Ordering::Relaxed);
         compacted?;
         thread.map_or(Ok(()), |thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
@@ -47,20 +51,20 @@ fn verify(page: usize, word: u64) -> Result<(), String> {
     Err(format!("page {page} of {PAGES} has {first:#x} and {last:#x}, not {word:#x}: it has changed under compaction"))
 }
 
-fn store_all_the_time(over: &AtomicBool, stores: &AtomicU64) -> Result<(), String> {
+fn store_all_the_time(over: &AtomicBool, rounds: &AtomicU64) -> Result<(), String> {
     let mut round = 0;
     while !over.load(Ordering::Relaxed) {
         round += 1;
-        (0..HALF).for_each(|page| store(page, round << 16 | page as u64));
-        (0..HALF).try_for_each(|page| verify(page, round << 16 | page as u64))?;
-        stores.fetch_add(HALF as u64, Ordering::Relaxed);
+        (0..HALF).for_each(|page| store(page, word_of(round, page)));
+        (0..HALF).try_for_each(|page| verify(page, word_of(round, page)))?;
+        rounds.fetch_add(1, Ordering::Relaxed);
     }
     Ok(())
 }
 
-fn compact(life: &mut Life<'_>, board: &Board, stores: &AtomicU64) -> Result<(), String> {
+fn compact(life: &mut Life<'_>, board: &Board, rounds: &AtomicU64) -> Result<(), String> {
     let mut words = [0_u64; PAGES];
-    let mut turn = 0;
+    let mut turn = 0_u64;
     while life.goes_on() {
         turn += 1;
         for _ in 0..16 {
@@ -68,16 +72,40 @@ fn compact(life: &mut Life<'_>, board: &Board, stores: &AtomicU64) -> Result<(),
             words[page] = life.random.next_number();
             store(page, words[page]);
         }
-        if turn % APART == 0 {
+        let scattered = scatter(turn)?;
+        if turn.is_multiple_of(APART) {
             in_a_child(life, board, &mut words)?;
         } else if !compacted()? {
             board.count(0, 1);
             continue;
         }
+        if scattered {
+            (0..SCATTERED_PAGES).step_by(STEP).try_for_each(|page| {
+                let found = SCATTERED.page(page).load();
+                if found == word_of(turn, page) { Ok(()) } else { Err(format!("a page has {found:#x} after compaction")) }
+            })?;
+        }
         (HALF..PAGES).try_for_each(|page| verify(page, words[page]))?;
-        board.count(1 + 16 + stores.swap(0, Ordering::Relaxed), 0);
+        board.count(1 + 16 + rounds.swap(0, Ordering::Relaxed), 0);
     }
     Ok(())
+}
+
+/// Stores to many pages and gives three of four back; false if it was refused.
+fn scatter(turn: u64) -> Result<bool, String> {
+    if tried("mmap", SCATTERED.map(SCATTERED_PAGES, RW))? == Done::Refused {
+        return Ok(false);
+    }
+    (0..SCATTERED_PAGES).for_each(|page| SCATTERED.page(page).store(word_of(turn, page)));
+    for page in (0..SCATTERED_PAGES).step_by(STEP) {
+        let given_back = SCATTERED.page(page + 1).advise(STEP - 1, libc::MADV_DONTNEED);
+        tried("MADV_DONTNEED", given_back)?;
+    }
+    Ok(true)
+}
+
+fn word_of(turn: u64, page: usize) -> u64 {
+    turn << 16 | page as u64
 }
 
 /// Whether there was heap for it, where memory is short.

@@ -8,7 +8,7 @@ mod orders;
 use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -118,14 +118,20 @@ fn compare(args: &Args, mutations: &[Mutation], copy: &Path, operations: u64) ->
     cargo.args(["build", "-q", "--release", "-p", "foldspace-cli", "--target-dir"]).arg(&target).current_dir(copy);
     ensure!(cargo.env("RUSTFLAGS", "--cap-lints allow").status()?.success(), "the mutants cannot be built");
     let program = target.join("release/foldspace");
-    let run = |number: usize| -> Result<(bool, f64)> {
+    let run = |number: usize| -> Result<(&str, f64)> {
         let began = Instant::now();
         let mut diff = Command::new(&program);
         diff.args(["diff", "--seed", "20", "--jobs", &args.jobs.to_string(), "--ops", &operations.to_string()]);
-        let output = diff.env("FOLDSPACE_MUTANT", number.to_string()).output().context("the command does not start")?;
-        Ok((!output.status.success(), began.elapsed().as_secs_f64()))
+        diff.env("FOLDSPACE_MUTANT", number.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut diff = diff.spawn().context("the command does not start")?;
+        let noticed = match ended(&mut diff, began, args.patience)? {
+            Some(status) if status.success() => "no",
+            Some(_) => "yes",
+            None => "yes: it does not end",
+        };
+        Ok((noticed, began.elapsed().as_secs_f64()))
     };
-    ensure!(!run(0)?.0, "something differs without any mutation");
+    ensure!(run(0)?.0 == "no", "something differs without any mutation");
     let mut table = Table::new();
     table.load_style(comfy_table::presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(["mutation", "without it that", "noticed", "seconds"]);
@@ -135,7 +141,6 @@ fn compare(args: &Args, mutations: &[Mutation], copy: &Path, operations: u64) ->
             continue;
         }
         let (noticed, seconds) = run(number)?;
-        let noticed = if noticed { "yes" } else { "no" };
         eprintln!("{}: {noticed}", mutation.name);
         tried += 1;
         table.add_row([&*mutation.name, &*mutation.breaks, noticed, &format!("{seconds:.1}")]);
@@ -255,6 +260,21 @@ struct Caught {
     what: String,
 }
 
+/// How a program has ended; `None` if that took more than `patience` seconds, and it was killed.
+fn ended(child: &mut Child, began: Instant, patience: u64) -> Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if began.elapsed() > Duration::from_secs(patience) {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Runs the models, or one, with a mutation on.
 fn explore(
     models: &Path,
@@ -277,17 +297,7 @@ fn explore(
         let mut text = Vec::new();
         std::io::Read::read_to_end(&mut output, &mut text).map(|_| String::from_utf8_lossy(&text).into_owned())
     });
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
-        }
-        if began.elapsed() > Duration::from_secs(patience) {
-            child.kill()?;
-            child.wait()?;
-            break None;
-        }
-        thread::sleep(Duration::from_millis(20));
-    };
+    let status = ended(&mut child, began, patience)?;
     let text = reader.join().expect("reading does not panic")?;
     let seconds = began.elapsed().as_secs_f64();
     let Some(status) = status.filter(|status| !status.success()) else { return Ok(None) };
