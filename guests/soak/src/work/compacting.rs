@@ -82,7 +82,11 @@ fn compact(life: &mut Life<'_>, board: &Board, rounds: &AtomicU64) -> Result<(),
         if scattered {
             (0..SCATTERED_PAGES).step_by(STEP).try_for_each(|page| {
                 let found = SCATTERED.page(page).load();
-                if found == word_of(turn, page) { Ok(()) } else { Err(format!("a page has {found:#x} after compaction")) }
+                if found == word_of(turn, page) {
+                    Ok(())
+                } else {
+                    Err(format!("a page has {found:#x} after compaction"))
+                }
             })?;
         }
         (HALF..PAGES).try_for_each(|page| verify(page, words[page]))?;
