@@ -8,7 +8,7 @@ use foldspace_guest_measure::{figures, process};
 
 use crate::board::{Board, CHILDREN};
 use crate::sys::{self, End};
-use crate::work::{KINDS, Kind};
+use crate::work::{KINDS, Kind, NO_MEMORY};
 
 /// Who is at work at any time, by the index of its kind.
 const PLACES: [usize; 12] = [0, 0, 1, 2, 2, 3, 4, 5, 6, 7, 0, 8];
@@ -111,7 +111,9 @@ fn note(kind: &Kind, tally: &mut Tally, end: End, board: &Board) -> Result<(), S
     match end {
         End::Exited(0) => tally.done += 1,
         // Rust's allocator aborts where there is no memory.
-        End::Killed(libc::SIGKILL | libc::SIGABRT) if board.is_scarce() => tally.out_of_memory += 1,
+        End::Killed(libc::SIGKILL | libc::SIGABRT) | End::Exited(NO_MEMORY) if board.is_scarce() => {
+            tally.out_of_memory += 1;
+        }
         other => return Err(format!("{} ended with {other:?}", kind.name)),
     }
     // Who took the memory says when it has given it back, unless it was killed.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldspace_guest_measure::process::{self, Fork};
 
-use super::{Life, tried};
+use super::{Life, NO_MEMORY, tried};
 use crate::board::Board;
 use crate::sys::{self, End, PAGE, Place, RW, memory_file, wait_for};
 
@@ -23,9 +23,6 @@ extern "C" fn mend(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         process::exit(NO_MEMORY);
     }
 }
-
-/// The exit status of who could not mend a page.
-const NO_MEMORY: i32 = 9;
 
 pub fn work(board: &Board, seed: u64) -> Result<(), String> {
     sys::handle(libc::SIGBUS, mend);

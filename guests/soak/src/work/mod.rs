@@ -43,6 +43,9 @@ pub const KINDS: [Kind; 9] = [
     kind("compacting", compacting::work),
 ];
 
+/// The exit status of who finds no memory where nothing can be done but end, as if killed for that.
+pub const NO_MEMORY: i32 = 9;
+
 /// How long a child goes on, and its dice.
 struct Life<'a> {
     board: &'a Board,
