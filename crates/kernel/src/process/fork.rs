@@ -126,7 +126,10 @@ pub fn clone(task: &Arc<Task>, frame: &mut TrapFrame, request: &CloneRequest) ->
     let pid = task.number_of(child.pid);
     let event = request.event();
     // A tracer learns its own number of it.
-    let told = task.trace.lock().tracer.as_ref().map_or(0, |tracer| tracer.process.pid_namespace.number_of(child.pid));
+    let told = match task.tracing.load(Ordering::Relaxed) & TRACED {
+        0 => 0,
+        _ => task.trace.lock().tracer.as_ref().map_or(0, |tracer| tracer.process.pid_namespace.number_of(child.pid)),
+    };
     if request.has(raw::CLONE_PARENT_SETTID) {
         // A bad address is the program's own loss, as on Linux.
         let _ = uaccess::write(request.parent_tid, &pid);
@@ -186,7 +189,7 @@ fn make(
     task: &Arc<Task>,
     frame: &TrapFrame,
     request: &CloneRequest,
-    (credentials, vfork_done): (Credentials, Option<Arc<VforkDone>>),
+    (credentials, vfork_done): (Option<Credentials>, Option<Arc<VforkDone>>),
     forking: &mut Option<Forking>,
 ) -> Result<Arc<Task>, Errno> {
     let thread = Thread::new()?;
@@ -232,6 +235,7 @@ fn make(
     let (class, memory_policy) = (task.class.lock().inherited(), *task.memory_policy.lock());
     let slack = task.timer_slack.lock().0;
     let comm = *task.comm.lock();
+    let credentials = credentials.unwrap_or_else(|| task.credentials());
     let mut namespaces = task.namespaces.lock().clone();
     if request.has(namespaces::KNOWN) {
         // The child's alone, as new mounts ask for.

@@ -307,22 +307,30 @@ impl Namespace {
 }
 
 /// Checks flags of clone and unshare, and makes the namespace of users that they ask for, which comes first and gives its maker what the others need
-/// (`copy_creds`, `create_new_namespaces`): who acts then.
+/// (`copy_creds`, `create_new_namespaces`): who acts then, if that is not as before.
 ///
 /// # Errors
 /// `EPERM`: without capabilities, or with a root of one's own. `ENOSPC`: too deep.
-pub fn prepare(flags: u32, task: &Task) -> Result<Credentials, Errno> {
-    let mut credentials = task.credentials();
+#[inline]
+pub fn prepare(flags: u32, task: &Task) -> Result<Option<Credentials>, Errno> {
+    if flags == 0 { Ok(None) } else { prepare_new(flags, task) }
+}
+
+#[cold]
+#[inline(never)]
+fn prepare_new(flags: u32, task: &Task) -> Result<Option<Credentials>, Errno> {
+    let mut new = None;
     if flags & raw::CLONE_NEWUSER != 0 {
         let (root, own) = (task.fs.lock().root.uncovered(), task.namespaces.lock().mnt.root().uncovered());
         if !Arc::ptr_eq(&root, &own) {
             return Err(Errno::EPERM);
         }
-        credentials = UserNamespace::create(&credentials)?;
+        new = Some(UserNamespace::create(&task.credentials())?);
     }
     let others = KNOWN & !raw::CLONE_NEWUSER;
-    if flags & others != 0 && !credentials.may_here(CAP_SYS_ADMIN) {
+    let may = |credentials: &Credentials| credentials.may_here(CAP_SYS_ADMIN);
+    if flags & others != 0 && !new.as_ref().map_or_else(|| may(&task.credentials()), may) {
         return Err(Errno::EPERM);
     }
-    Ok(credentials)
+    Ok(new)
 }

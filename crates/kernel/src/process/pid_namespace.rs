@@ -97,6 +97,7 @@ impl PidNamespace {
     }
 
     /// What is `pid` here; 0 if it is not here.
+    #[inline]
     pub fn number_of(&self, pid: Pid) -> Pid {
         if self.level == 0 {
             return pid;
@@ -105,6 +106,7 @@ impl PidNamespace {
     }
 
     /// What goes by a number here.
+    #[inline]
     pub fn pid_of(&self, number: Pid) -> Option<Pid> {
         if self.level == 0 {
             return Some(number);
@@ -136,7 +138,23 @@ impl PidNamespace {
 /// # Errors
 /// `ENOMEM`: the first process of one of them has ended. `EAGAIN`: all numbers are taken. Of wanted ones: `EINVAL`: no number, or not the first
 /// process's while there is none; `EPERM`: who may not choose; `EEXIST`.
+#[inline]
 pub(super) fn take(
+    namespace: &Arc<PidNamespace>,
+    wanted: &[i32],
+    who: &Credentials,
+    outermost: impl FnOnce(Option<Pid>) -> Result<Pid, Errno>,
+) -> Result<Pid, Errno> {
+    // Nearly always.
+    if wanted.is_empty() && namespace.level == 0 {
+        return outermost(None);
+    }
+    take_all(namespace, wanted, who, outermost)
+}
+
+#[cold]
+#[inline(never)]
+fn take_all(
     namespace: &Arc<PidNamespace>,
     wanted: &[i32],
     who: &Credentials,

@@ -88,7 +88,7 @@ pub struct Task {
     /// Which system calls it may make. Of the threads of a process, changed with those locked.
     pub seccomp: Mutex<seccomp::Mode>,
     /// Which of them it is told of instead.
-    pub dispatch: Mutex<Option<seccomp::dispatch::Dispatch>>,
+    pub dispatch: Mutex<Option<Box<seccomp::dispatch::Dispatch>>>,
     /// `PR_SET_IO_FLUSHER`. Kept and reported.
     pub writes_back: AtomicBool,
     /// The stop of its group that its tracer let it go on from; 0 for none.
@@ -170,6 +170,15 @@ impl Task {
     /// Who the task acts as.
     pub fn credentials(&self) -> Credentials {
         self.credentials.lock().clone()
+    }
+
+    /// As what it is shown a user and a group.
+    pub fn shown_owner(&self, (uid, gid): (u32, u32)) -> (u32, u32) {
+        let credentials = self.credentials.lock();
+        if credentials.user_namespace.is_first() {
+            return (uid, gid);
+        }
+        (credentials.shown_user(uid), credentials.shown_group(gid))
     }
 
     /// Changes who the task acts as. Memory of a process that has become somebody else is not for others of the same user to look at
@@ -335,7 +344,6 @@ impl Process {
         let copy_flag = |flag: &AtomicBool| AtomicBool::new(flag.load(Ordering::Relaxed));
         Process {
             pid,
-            pid_namespace,
             ppid: AtomicU32::new(ppid),
             parent_thread: AtomicU32::new(parent_thread),
             pgid: AtomicU32::new(parent.pgid()),
@@ -348,19 +356,20 @@ impl Process {
             membarrier: AtomicU32::new(parent.membarrier.load(Ordering::Relaxed)),
             nice: AtomicI32::new(parent.nice.load(Ordering::Relaxed)),
             oom_score_adjustment: AtomicI32::new(parent.oom_score_adjustment.load(Ordering::Relaxed)),
-            ..Process::new(handlers, parent.exe.lock().clone())
+            ..Process::new(handlers, pid_namespace, parent.exe.lock().clone())
         }
     }
 
     /// The first process, without threads.
     pub(super) fn first() -> Process {
-        Process::new(Slot::new(Handlers::new()), None)
+        Process::new(Slot::new(Handlers::new()), PidNamespace::first().clone(), None)
     }
 
-    fn new(handlers: Slot<Handlers>, exe: Option<Arc<ExecFile>>) -> Process {
+    #[inline]
+    fn new(handlers: Slot<Handlers>, pid_namespace: Arc<PidNamespace>, exe: Option<Arc<ExecFile>>) -> Process {
         Process {
             pid: super::tree::INIT,
-            pid_namespace: PidNamespace::first().clone(),
+            pid_namespace,
             ppid: AtomicU32::new(0),
             parent_thread: AtomicU32::new(0),
             pgid: AtomicU32::new(super::tree::INIT),

@@ -157,14 +157,19 @@ pub fn meant(counter: Counter, nanos: u64) -> u64 {
 
 /// A new program, or a child with memory of its own, is where the next children of whoever made it are to be.
 #[must_use]
+#[inline]
 pub fn moved(namespaces: &Arc<Namespaces>) -> Option<Arc<Namespaces>> {
-    if Arc::ptr_eq(&namespaces.time, &namespaces.time_for_children) {
-        return None;
-    }
+    let apart = SEVERAL.load(Ordering::Relaxed) && !Arc::ptr_eq(&namespaces.time, &namespaces.time_for_children);
+    if apart { Some(moved_to_children(namespaces)) } else { None }
+}
+
+#[cold]
+#[inline(never)]
+fn moved_to_children(namespaces: &Arc<Namespaces>) -> Arc<Namespaces> {
     let mut new = Namespaces::clone(namespaces);
     new.time = new.time_for_children.clone();
     new.time.enter();
-    Some(Arc::new(new))
+    Arc::new(new)
 }
 
 /// The current task's next program begins.

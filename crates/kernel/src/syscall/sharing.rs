@@ -44,10 +44,12 @@ fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
     }
     let credentials = namespaces::prepare(flags & NAMESPACES, task)?;
+    let owner =
+        credentials.as_ref().map_or_else(|| task.credentials().user_namespace, |new| new.user_namespace.clone());
     if flags & namespaces::KNOWN != 0 {
         let now = task.namespaces.lock().clone();
         let mut context = task.fs.lock().clone();
-        let new = now.with_new(flags, task, &credentials.user_namespace, &mut context)?;
+        let new = now.with_new(flags, task, &owner, &mut context)?;
         let before = core::mem::replace(&mut *task.namespaces.lock(), new);
         drop((before, now));
         if flags & raw::CLONE_NEWNS != 0 {
@@ -55,7 +57,7 @@ fn unshare(ctx: &mut SyscallContext<'_>) -> SysResult {
             drop(task.fs.replace(context));
         }
     }
-    if flags & raw::CLONE_NEWUSER != 0 {
+    if let Some(credentials) = credentials {
         task.set_credentials(credentials);
     }
     if flags & raw::CLONE_FS != 0 {

@@ -1,6 +1,7 @@
 //! System calls that a program wants to hear of itself (`PR_SET_SYSCALL_USER_DISPATCH`; Linux's `kernel/entry/syscall_user_dispatch.c`): all but those
 //! made from one range of its code, as long as a byte of its memory says so.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
@@ -39,14 +40,14 @@ impl Dispatch {
 
     /// Begins.
     pub fn install(self, task: &Task) {
-        *task.dispatch.lock() = Some(self);
+        *task.dispatch.lock() = Some(Box::new(self));
         task.tracing.fetch_or(FILTERED, Ordering::SeqCst);
     }
 }
 
 /// False if the program is told of the call that the frame says, which is not made.
 pub fn permits(task: &Arc<Task>, frame: &mut TrapFrame) -> bool {
-    let Some(Dispatch { from: (start, len), selector }) = *task.dispatch.lock() else { return true };
+    let Some(Dispatch { from: (start, len), selector }) = task.dispatch.lock().as_deref().copied() else { return true };
     if frame.rip.wrapping_sub(start) < len {
         return true;
     }

@@ -190,6 +190,9 @@ pub fn add(task: &Task, program: Program, whom: Whom) -> Result<(), Refused> {
 
 /// Gives a new thread what its maker has. The threads of its process are locked.
 pub(super) fn inherit(maker: &Task, child: &Task) {
+    if maker.tracing.load(Ordering::Relaxed) & FILTERED == 0 {
+        return;
+    }
     let mode = maker.seccomp.lock().clone();
     if mode.number() != 0 {
         *child.seccomp.lock() = mode;

@@ -219,7 +219,7 @@ fn as_told(receiver: &Task, info: SigInfo) -> SigInfo {
     // Users are shown to the receiver as its own namespace has them.
     match info.code {
         info::code::SI_QUEUE => info,
-        _ => info.with_user(|uid| receiver.credentials().shown_user(uid)),
+        _ => info.with_user(|uid| receiver.shown_owner((uid, 0)).0),
     }
 }
 

@@ -129,20 +129,20 @@ impl Tree {
     }
 
     /// The entry of a new thread.
+    #[inline]
     fn entry_of(&mut self, task: &Arc<Task>) -> &mut Entry {
         let entry = self.entries.entry(task.pid).or_default();
         entry.task = Some(task.clone());
         let namespace = &task.process.pid_namespace;
-        entry.namespace = (namespace.level() > 0).then(|| namespace.clone());
+        if namespace.level() > 0 {
+            entry.namespace = Some(namespace.clone());
+        }
         entry
     }
 
-    /// Takes the entry away if nothing goes by its number any more.
-    fn forget_unused(&mut self, pid: Pid) {
-        let unused = |entry: &Entry| entry.members == 0 && entry.task.is_none() && entry.node.is_none();
-        if self.entries.get(&pid).is_some_and(unused)
-            && let Some(Entry { namespace: Some(namespace), .. }) = self.entries.remove(&pid)
-        {
+    /// Takes away the entry of a number that nothing goes by any more.
+    fn forget(&mut self, pid: Pid) {
+        if let Some(Entry { namespace: Some(namespace), .. }) = self.entries.remove(&pid) {
             pid_namespace::give_back(&namespace, pid);
         }
     }
@@ -207,7 +207,9 @@ impl Tree {
         let Some(entry) = self.entries.get_mut(&pid) else { return Removed((None, None)) };
         let task = entry.task.take();
         let node = entry.node.take();
-        self.forget_unused(pid);
+        if entry.members == 0 {
+            self.forget(pid);
+        }
         if let Some(task) = &task {
             self.forget_traced(task);
         }
@@ -229,7 +231,9 @@ impl Tree {
     fn leave(&mut self, id: Pid) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.members -= 1;
-        self.forget_unused(id);
+        if entry.members == 0 && entry.task.is_none() && entry.node.is_none() {
+            self.forget(id);
+        }
     }
 
     fn nodes(&self) -> impl Iterator<Item = &Node> {
@@ -387,7 +391,9 @@ pub(super) fn remove_thread(pid: Pid) {
     let mut tree = lock();
     let Some(entry) = tree.entries.get_mut(&pid) else { return };
     let task = entry.task.take();
-    tree.forget_unused(pid);
+    if entry.members == 0 && entry.node.is_none() {
+        tree.forget(pid);
+    }
     drop(tree);
     drop(task);
     something_went();

@@ -79,10 +79,7 @@ fn pair(time: Timestamp) -> [i64; 2] {
 
 /// Owner and group as the caller is shown them.
 fn shown_owner(attributes: &Attributes) -> (u32, u32) {
-    sched::with_current(|task| {
-        let ids = task.credentials();
-        (ids.shown_user(attributes.uid), ids.shown_group(attributes.gid))
-    })
+    sched::with_current(|task| task.shown_owner((attributes.uid, attributes.gid)))
 }
 
 fn put_stat(dentry: &Dentry, address: u64) -> SysResult {
