@@ -111,3 +111,13 @@ fn print_backtrace(first: Option<u64>, frame_pointer: u64) {
         pointer = next;
     }
 }
+
+/// Prebuilt `core` refers to it; nothing unwinds here.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}
+
+/// Prebuilt `core` refers to it; nothing unwinds here.
+#[unsafe(no_mangle)]
+extern "C" fn _Unwind_Resume() -> ! {
+    unreachable!("nothing unwinds in the kernel")
+}
