@@ -361,7 +361,9 @@ fn clear_below(
         if garbage.is_full() {
             return Some(part.range.start());
         }
-        if !part.whole || spare.guards && memory.has_guards(entry, level, part.range) {
+        // What is beyond the range below this entry.
+        let mut beyond = !part.whole;
+        if beyond || spare.guards && memory.has_guards(entry, level, part.range) {
             if let Some(mut child) = table.child(part.index) {
                 let full_at = clear_below(memory, &mut child, part.range, garbage, spare);
                 if full_at.is_some() {
@@ -374,10 +376,12 @@ fn clear_below(
                 if garbage.is_full() {
                     return Some(part.range.start());
                 }
+                // An empty table translates nothing, and each shootdown drops the upper-level entries that lead there.
+                beyond = false;
             }
         }
         // Zeros that a fault has linked since the edges were made exclusive: the rest of their span can be linked again.
-        garbage.stale_beyond |= !part.whole;
+        garbage.stale_beyond |= beyond;
         // As it is now: a processor may have made it dirty since.
         let entry = table.put(part.index, Entry::NONE);
         garbage.give_up(memory, entry, level, table.slot(part.index));
