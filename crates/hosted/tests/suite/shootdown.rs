@@ -353,3 +353,30 @@ fn forgotten_upper_levels_are_noticed() {
         assert_eq!(play(scenario, Forget::Uppers), (true, true), "{}", scenario.name);
     }
 }
+
+/// A table goes with its last page, and that is no reason to forget what is elsewhere.
+#[test]
+fn the_last_page_of_a_table_takes_no_other_translation_along() {
+    let host = Host::new(8 << 20).unwrap();
+    let space = AddressSpace::new(host.memory(), Layouts::process()).unwrap();
+    let [kept, gone] = [0x4000_0000, 0x8000_0000].map(|at| {
+        let request = MapRequest {
+            placement: Placement::FixedNoReplace(VirtAddr(at)),
+            len: PAGE,
+            flags: RW,
+            backing: Backing::Anonymous,
+            page_offset: 0,
+        };
+        space.map(request).unwrap()
+    });
+    let mut processor = host.processor(CacheSize::Unbounded);
+    processor.activate(&space);
+    for page in [kept, gone] {
+        processor.store(page, &[1]).unwrap();
+    }
+    let walks = processor.stats().walks;
+    space.unmap(PageRange::from_len(gone, PAGE).unwrap()).unwrap();
+    processor.store(kept, &[2]).unwrap();
+    assert_eq!(processor.stats().walks, walks, "the translation was still there");
+    assert!(processor.store(gone, &[1]).is_err());
+}
