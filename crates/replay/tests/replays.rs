@@ -104,3 +104,13 @@ proptest! {
         prop_assert!(replay.finish().is_ok());
     }
 }
+
+/// A fuzzer's find: the heap was said to end outside what programs have.
+#[test]
+fn a_heap_beyond_a_programs_half_is_damage() {
+    for end in ["0x562c9b3ac6768", "0x800000000000", "0xffffffffffffffff"] {
+        let report = replay(&format!("1 brk(NULL) = 0x562c9b38b000\n1 brk(0) = {end}\n1 brk(0) = 0x562c9b38c000\n"));
+        let lines: Vec<u64> = report.damaged_lines.iter().map(|damaged| damaged.line).collect();
+        assert_eq!((lines, report.calls), (vec![2], 1), "{end}");
+    }
+}

@@ -5,8 +5,8 @@ use alloc::sync::Arc;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::Task;
 use super::signal::{SigInfo, Signal, send};
+use super::{Task, oom};
 use crate::arch::TrapFrame;
 use crate::errno::Errno;
 use crate::mm::uaccess;
@@ -119,7 +119,7 @@ pub fn after_switch(task: &Arc<Task>, frame: &mut TrapFrame) {
     // Sequences make no system calls, so who comes out of one is in none.
     let interrupted = frame.orig_rax == TrapFrame::NO_CALL;
     let Some(registration) = (*task.rseq.lock()).filter(|_| moved || interrupted) else { return };
-    let done = if interrupted { abort_sequence(&registration, frame) } else { Ok(()) };
+    let done = if interrupted { abort_sequence(task, &registration, frame) } else { Ok(()) };
     let done = done.and_then(|()| if moved { tell(task, &registration, cpu) } else { Ok(()) });
     if done.is_err() {
         send::force(task, SigInfo::kernel(Signal::SEGV));
@@ -129,7 +129,7 @@ pub fn after_switch(task: &Arc<Task>, frame: &mut TrapFrame) {
 /// A handler is about to run: a sequence that it interrupts is over.
 pub fn before_handler(task: &Arc<Task>, frame: &mut TrapFrame) {
     let Some(registration) = *task.rseq.lock() else { return };
-    if abort_sequence(&registration, frame).is_err() {
+    if abort_sequence(task, &registration, frame).is_err() {
         send::force(task, SigInfo::kernel(Signal::SEGV));
     }
 }
@@ -144,16 +144,26 @@ pub fn abort_others(task: &Task) {
     }
 }
 
-fn tell(task: &Task, registration: &Registration, cpu: u32) -> Result<(), Errno> {
-    uaccess::write::<Processor>(registration.address, &[cpu, cpu])?;
-    uaccess::write::<Place>(registration.address + PLACE, &[0, cpu])?;
+fn tell(task: &Arc<Task>, registration: &Registration, cpu: u32) -> Result<(), Errno> {
+    write::<Processor>(task, registration.address, &[cpu, cpu])?;
+    write::<Place>(task, registration.address + PLACE, &[0, cpu])?;
     task.thread.set_processor_told(cpu);
     Ok(())
 }
 
+/// Stores what the program has not asked for now: for want of a frame it must not fail, as a fault of its own would not.
+fn write<T: IntoBytes + Immutable>(task: &Arc<Task>, address: u64, value: &T) -> Result<(), Errno> {
+    loop {
+        let written = uaccess::write(address, value);
+        if written.is_ok() || !oom::relieve_store(task, address, size_of::<T>() as u64) {
+            return written;
+        }
+    }
+}
+
 /// Sends a thread that is inside the sequence that it has announced to where that is aborted. Any error means that what it has announced is not sound
 /// (`rseq_get_rseq_cs` of Linux's `kernel/rseq.c`).
-fn abort_sequence(registration: &Registration, frame: &mut TrapFrame) -> Result<(), Errno> {
+fn abort_sequence(task: &Arc<Task>, registration: &Registration, frame: &mut TrapFrame) -> Result<(), Errno> {
     let slot = registration.address + SEQUENCE;
     let address: u64 = uaccess::read(slot)?;
     if address == 0 {
@@ -176,7 +186,7 @@ fn abort_sequence(registration: &Registration, frame: &mut TrapFrame) -> Result<
     if inside && (sequence.flags != 0 || uaccess::read::<u32>(registration.address + FLAGS)? != 0) {
         return Err(Errno::EINVAL);
     }
-    uaccess::write(slot, &0_u64)?;
+    write(task, slot, &0_u64)?;
     if inside {
         frame.rip = sequence.abort;
     }

@@ -115,15 +115,20 @@ impl Translator {
         Ok(())
     }
 
-    pub(super) fn brk(&mut self, process: Process, result: u64) {
+    pub(super) fn brk(&mut self, process: Process, result: u64) -> Result<(), Damage> {
+        let new = result.div_ceil(PAGE);
+        if new > USER_PAGES {
+            return Err(Damage::BadArgument);
+        }
         let before = self.about(process).brk.replace(result);
-        let Some(before) = before else { return };
-        let (old, new) = (before.div_ceil(PAGE), result.div_ceil(PAGE).min(USER_PAGES));
+        let Some(before) = before else { return Ok(()) };
+        let old = before.div_ceil(PAGE);
         if let Some(more) = Area::new(old, new) {
             self.map(process, more, Backing::Anonymous, READ_WRITE);
         } else if let Some(less) = Area::new(new, old) {
             self.unmap(process, less);
         }
+        Ok(())
     }
 
     pub(super) fn madvise(&mut self, process: Process, call: &Call) -> Result<(), Damage> {

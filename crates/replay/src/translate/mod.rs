@@ -12,8 +12,8 @@ use crate::strace::{Call, Damage, Event, Outcome};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// One past the last page of a program's half.
-const USER_PAGES: u64 = 1 << 35;
+/// One past the last page of a program's half, of which the last page is not used (Linux's `TASK_SIZE_MAX`).
+const USER_PAGES: u64 = (1 << 35) - 1;
 
 const READ_WRITE: VmaFlags = VmaFlags::READ.union(VmaFlags::WRITE);
 
@@ -156,7 +156,7 @@ impl Translator {
             "munmap" => self.munmap(process, call)?,
             "mprotect" | "pkey_mprotect" => self.mprotect(process, call)?,
             "mremap" => self.mremap(process, call, result)?,
-            "brk" => self.brk(process, result),
+            "brk" => self.brk(process, result)?,
             "madvise" => self.madvise(process, call)?,
             "execve" | "execveat" => self.exec(pid),
             "fork" | "vfork" | "clone" | "clone3" => self.clone(process, call, result)?,
