@@ -51,9 +51,7 @@ fn a_copy_is_whole_and_no_more() {
             let source = pattern(ROOM);
             let mut bytes = vec![0xee; ROOM];
             let mut expected = bytes.clone();
-            for i in 0..size {
-                expected[to + i] = source[from + i];
-            }
+            expected[to..to + size].copy_from_slice(&source[from..from + size]);
             let at = bytes[to..].as_mut_ptr().cast::<c_void>();
             // SAFETY: both ranges lie inside their vectors, which do not overlap.
             assert_eq!(unsafe { memcpy(at, source[from..].as_ptr().cast(), size) }, at);
