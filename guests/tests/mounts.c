@@ -397,6 +397,37 @@ static void pivot(void)
 		CHECK_ERRNO(syscall(SYS_pivot_root, TOP "/target", TOP "/a"), ENOTDIR);
 	});
 	say("pivot_root: refusals");
+	IN_CHILD(0, {
+		char line[128];
+		CHECK_EQ(unshare(CLONE_NEWNS), 0);
+		CHECK_EQ(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+		CHECK_EQ(mount("outer", TOP "/b", "tmpfs", 0, NULL), 0);
+		CHECK_EQ(mkdir(TOP "/b/inner", 0755), 0);
+		make(TOP "/b/mark", "outer root");
+		CHECK_EQ(chdir(TOP "/b"), 0);
+		CHECK_EQ(chroot("."), 0);
+		CHECK_EQ(mount("inner", "/inner", "tmpfs", 0, NULL), 0);
+		CHECK_EQ(mkdir("/inner/old", 0755), 0);
+		CHECK_EQ(mkdir("/inner/plain", 0755), 0);
+		make("/inner/mark", "inner root");
+		CHECK_ERRNO(syscall(SYS_pivot_root, "/inner", "/"), EBUSY);
+		CHECK_ERRNO(syscall(SYS_pivot_root, "/", "/inner/old"), EBUSY);
+		CHECK_ERRNO(syscall(SYS_pivot_root, "/inner/plain", "/inner/old"), EINVAL);
+		CHECK_EQ(syscall(SYS_pivot_root, "/inner", "/inner/old"), 0);
+		/* Whoever had the old root, and stood there, has the new one. */
+		read_whole("/mark", line, sizeof line);
+		CHECK(strcmp(line, "inner root") == 0);
+		read_whole("mark", line, sizeof line);
+		CHECK(strcmp(line, "inner root") == 0);
+		read_whole("/old/mark", line, sizeof line);
+		CHECK(strcmp(line, "outer root") == 0);
+		CHECK(getcwd(line, sizeof line) != NULL && strcmp(line, "/") == 0);
+		CHECK_ERRNO(access("/inner", F_OK), ENOENT);
+		CHECK_EQ(umount2("/old", MNT_DETACH), 0);
+		CHECK_ERRNO(access("/old/mark", F_OK), ENOENT);
+		CHECK_EQ(access("/mark", F_OK), 0);
+	});
+	say("pivot_root: from a root of one's own to another");
 }
 
 #define OPEN_TREE 428

@@ -207,35 +207,51 @@ impl MountNamespace {
         Ok(())
     }
 
-    /// Makes `new` the root, and puts what was that on `old`, which is below it (`pivot_root`). What was the root.
-    pub fn pivot(&self, new: &Arc<Dentry>, old: &Arc<Dentry>) -> Result<Arc<Dentry>, Errno> {
+    /// Puts the file system with the root `new` where that of `root` is, which a process has as its root, and that one on `old`, which is below `new`
+    /// (`pivot_root`).
+    ///
+    /// # Errors
+    ///
+    /// In the order of Linux's `path_pivot_root`. `EINVAL`: copies would have to be turned round as well; `root` or `new` are not what is mounted, or one is
+    /// not below the other. `EBUSY`: `new` or `old` are on the file system of `root`.
+    pub fn pivot(&self, root: &Arc<Dentry>, new: &Arc<Dentry>, old: &Arc<Dentry>) -> Result<(), Errno> {
         let mut state = self.state.lock();
-        let root = state.root.uncovered();
-        // What would have to happen to copies as well cannot be turned round.
         let shared = |dentry: &Arc<Dentry>| state.mount_of(dentry).is_some_and(Mount::is_shared);
-        let above = state.at(new).and_then(|index| state.mounts[index].covers.clone());
-        if shared(old) || above.is_some_and(|above| shared(&above)) {
+        let covered_by = |dentry| state.at(dentry).and_then(|index| state.mounts[index].covers.clone());
+        let above = [covered_by(root), covered_by(new)];
+        if shared(old) || above.iter().flatten().any(shared) {
             return Err(Errno::EINVAL);
         }
-        if Arc::ptr_eq(new, &root) {
+        let same_mount = |dentry: &Arc<Dentry>| match (state.mount_of(dentry), state.mount_of(root)) {
+            (Some(one), Some(other)) => core::ptr::eq(one, other),
+            _ => false,
+        };
+        if same_mount(new) || same_mount(old) {
             return Err(Errno::EBUSY);
         }
-        let index = state.at(new).ok_or(Errno::EINVAL)?;
-        let Some(covered) = state.mounts[index].covers.clone() else { return Err(Errno::EINVAL) };
-        if !old.is_below(new) {
+        let (Some(index), Some(before)) = (state.at(new), state.at(root)) else { return Err(Errno::EINVAL) };
+        let [place, Some(covered)] = above else { return Err(Errno::EINVAL) };
+        if !old.is_below(new) || !new.is_below(root) {
             return Err(Errno::EINVAL);
         }
-        let before = state.at(&root).ok_or(Errno::EINVAL)?;
         covered.set_mounted(None);
-        new.set_place(Place::Root);
-        state.mounts[index].covers = None;
+        match &place {
+            Some(covers) => {
+                new.set_place(place_of(covers));
+                covers.set_mounted(Some(new.clone()));
+            }
+            None => {
+                new.set_place(Place::Root);
+                state.root = new.clone();
+            }
+        }
+        state.mounts[index].covers = place;
         // The same directory, if the old root is to be on the new one's.
         root.set_place(place_of(old));
         state.mounts[before].covers = Some(old.clone());
         old.set_mounted(Some(root.clone()));
-        state.root = new.clone();
         state.sort();
-        Ok(root)
+        Ok(())
     }
 }
 

@@ -116,7 +116,8 @@ pub fn pivot_root(task: &Task, new: u64, old: u64) -> SysResult {
         return Err(Errno::ENOTDIR);
     }
     let mounts = mounts(task);
-    let before = mounts.pivot(&new, &old)?;
+    let before = task.fs.lock().root.clone();
+    mounts.pivot(&before, &new, &old)?;
     for task in process::tree::all() {
         if !Arc::ptr_eq(&task.namespaces.lock().mnt, &mounts) {
             continue;
