@@ -3,6 +3,9 @@
 #include "areas.h"
 #include <pthread.h>
 #include <setjmp.h>
+#include <elf.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
 #include <ucontext.h>
 
 #define RW (PROT_READ | PROT_WRITE)
@@ -212,6 +215,36 @@ int main(int count, char **arguments)
 	CHECK(mprotect(code, PAGE, PROT_READ) == 0);
 	CHECK_EQ(key_of(code), 0);
 	CHECK_EQ(touch(code, 0), FINE);
+
+	/* A tracer sees a thread's rights, and sets them. */
+	int offset, size;
+	__asm__ volatile("cpuid" : "=a"(size), "=b"(offset) : "a"(13), "c"(9) : "edx");
+	static unsigned char area[4096];
+	IN_CHILD(0, {
+		pid_t pid = fork();
+		if (pid == 0) {
+			set_rights(0x55555550);
+			ptrace(PTRACE_TRACEME, 0, 0, 0);
+			raise(SIGSTOP);
+			_exit(rights() == 0x55555110 ? 0 : 1);
+		}
+		int status;
+		CHECK_EQ(waitpid(pid, &status, 0), pid);
+		CHECK(WIFSTOPPED(status));
+		struct iovec vector = { area, sizeof area };
+		CHECK_EQ(ptrace(PTRACE_GETREGSET, pid, NT_X86_XSTATE, &vector), 0);
+		CHECK(vector.iov_len >= (size_t)(offset + size));
+		CHECK(area[465] & 2);
+		CHECK(area[513] & 2);
+		unsigned there;
+		memcpy(&there, area + offset, sizeof there);
+		CHECK_EQ(there, 0x55555550);
+		there = 0x55555110;
+		memcpy(area + offset, &there, sizeof there);
+		CHECK_EQ(ptrace(PTRACE_SETREGSET, pid, NT_X86_XSTATE, &vector), 0);
+		CHECK_EQ(ptrace(PTRACE_CONT, pid, 0, 0), 0);
+		expect_exit(pid, 0);
+	});
 
 	/* All of them, and given back. */
 	int given = 0;

@@ -89,6 +89,10 @@ pub fn xfeatures() -> u64 {
     XCr0::read().bits()
 }
 
+/// Component of the rights to protection keys in an XSAVE area, as a bit of its header, and the bytes that it takes: the first four are PKRU.
+pub const KEY_RIGHTS_COMPONENT: u64 = 1 << 9;
+pub const KEY_RIGHTS_SIZE: usize = 8;
+
 /// Where PKRU is in an XSAVE area of the standard format; `None` without protection keys.
 pub fn key_rights_offset() -> Option<usize> {
     /// Bit of XCR0.

@@ -12,7 +12,7 @@ use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::credentials::CAP_SYS_ADMIN;
-use crate::process::ptrace::registers::{EXTENDED_SIZE, LEGACY_SIZE, Registers, WORDS};
+use crate::process::ptrace::registers::{EXTENDED_MAX, LEGACY_SIZE, Registers, WORDS, extended_size};
 use crate::process::ptrace::{Manner, Pace, Place, TraceStop, control, option};
 use crate::process::seccomp::{Instruction, Mode};
 use crate::process::signal::SigSet;
@@ -183,7 +183,7 @@ fn set_size(set: u64) -> Result<usize, Errno> {
     match set {
         NT_PRSTATUS => Ok(WORDS * 8),
         NT_PRFPREG => Ok(LEGACY_SIZE),
-        NT_X86_XSTATE => Ok(EXTENDED_SIZE),
+        NT_X86_XSTATE => Ok(extended_size()),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -191,7 +191,7 @@ fn set_size(set: u64) -> Result<usize, Errno> {
 /// Writes up to `max` bytes of a set of registers to the tracer; returns how many.
 fn get_registers(target: &Task, tracer: &Task, set: u64, to: u64, max: usize) -> SysResult {
     let len = set_size(set)?.min(max);
-    let mut bytes = [0; EXTENDED_SIZE];
+    let mut bytes = [0; EXTENDED_MAX];
     control::with_stopped(target, tracer, |stop| {
         match set {
             NT_PRSTATUS => bytes[..WORDS * 8].copy_from_slice(stop.registers.words().as_bytes()),
@@ -208,7 +208,7 @@ fn get_registers(target: &Task, tracer: &Task, set: u64, to: u64, max: usize) ->
 fn set_registers(target: &Task, tracer: &Task, set: u64, from: u64, max: usize) -> SysResult {
     let whole = set_size(set)?;
     let len = whole.min(max);
-    let mut bytes = [0; EXTENDED_SIZE];
+    let mut bytes = [0; EXTENDED_MAX];
     uaccess::read_bytes(from, &mut bytes[..len])?;
     change(target, tracer, |registers| match set {
         NT_PRSTATUS => {

@@ -1,6 +1,7 @@
 //! A tracee's registers as its tracer sees them: `struct user_regs_struct`, `user_fpregs_struct`, the XSAVE area.
 
 use crate::arch::context::XSAVE_SIZE;
+use crate::arch::cpu::{KEY_RIGHTS_COMPONENT, KEY_RIGHTS_SIZE};
 use crate::arch::{FpuState, LiveRegisters, TrapFrame, USER_CODE, USER_DATA, cpu};
 use crate::errno::Errno;
 use crate::process::Task;
@@ -18,8 +19,8 @@ const GS_BASE: usize = 22;
 
 /// Bytes of `struct user_fpregs_struct`: XSAVE's legacy region.
 pub const LEGACY_SIZE: usize = 512;
-/// Bytes of the whole area.
-pub const EXTENDED_SIZE: usize = XSAVE_SIZE;
+/// Bytes that the whole area has at most: the rights to protection keys come last, where Intel's processors have them at 2,688.
+pub const EXTENDED_MAX: usize = 2688 + KEY_RIGHTS_SIZE;
 /// Where the area, as programs see it, says which components it has (`USER_XSTATE_FX_SW_WORDS`).
 const COMPONENTS: usize = 464;
 
@@ -29,6 +30,16 @@ pub const TRAP_FLAG: u64 = 1 << 8;
 const TRACER_FLAGS: u64 = 0x5_4dd5;
 
 const _: () = assert!(WORDS == 27);
+
+/// Where the rights to protection keys are in the area, if it has them.
+fn key_rights_at() -> Option<usize> {
+    cpu::key_rights_offset().filter(|offset| offset + KEY_RIGHTS_SIZE <= EXTENDED_MAX)
+}
+
+/// Bytes of the whole area.
+pub fn extended_size() -> usize {
+    key_rights_at().map_or(XSAVE_SIZE, |offset| offset + KEY_RIGHTS_SIZE)
+}
 
 /// Everything that a program's processor state is.
 #[derive(Clone)]
@@ -137,11 +148,18 @@ impl Registers {
         Ok(())
     }
 
-    /// The XSAVE area, with the components that the processor has where programs look for them.
-    pub fn extended(&self) -> [u8; EXTENDED_SIZE] {
-        let mut bytes = *self.fpu.as_bytes();
-        bytes[COMPONENTS..COMPONENTS + 8]
-            .copy_from_slice(&(cpu::xfeatures() & u64::from(cpu::XSTATE_MASK)).to_le_bytes());
+    /// The XSAVE area, with the components that the processor has where programs look for them. [`extended_size`] bytes count.
+    pub fn extended(&self) -> [u8; EXTENDED_MAX] {
+        let mut bytes = [0; EXTENDED_MAX];
+        bytes[..XSAVE_SIZE].copy_from_slice(self.fpu.as_bytes());
+        let mut features = cpu::xfeatures() & u64::from(cpu::XSTATE_MASK);
+        if let Some(at) = key_rights_at() {
+            features |= KEY_RIGHTS_COMPONENT;
+            bytes[at..at + 4].copy_from_slice(&self.live.key_rights.to_le_bytes());
+            let header = word(&bytes, LEGACY_SIZE) | KEY_RIGHTS_COMPONENT;
+            bytes[LEGACY_SIZE..LEGACY_SIZE + 8].copy_from_slice(&header.to_le_bytes());
+        }
+        bytes[COMPONENTS..COMPONENTS + 8].copy_from_slice(&features.to_le_bytes());
         bytes
     }
 
@@ -157,25 +175,43 @@ impl Registers {
     /// # Errors
     /// `EINVAL`: bits of MXCSR that do not exist.
     pub fn set_legacy(&mut self, bytes: &[u8; LEGACY_SIZE]) -> Result<(), Errno> {
-        let mut area = *self.fpu.as_bytes();
+        let mut area = self.extended();
         area[..LEGACY_SIZE].copy_from_slice(bytes);
         // What is given counts, whatever was in use before.
         area[LEGACY_SIZE] |= 3;
         self.set_extended(&area)
     }
 
-    /// Replaces the whole area.
+    /// Replaces the whole area. Rights to protection keys that the header does not name are none that are taken away (`copy_uabi_to_xstate`).
     ///
     /// # Errors
     /// `EINVAL`: bits of MXCSR or of the header that do not exist.
-    pub fn set_extended(&mut self, bytes: &[u8; EXTENDED_SIZE]) -> Result<(), Errno> {
+    pub fn set_extended(&mut self, bytes: &[u8; EXTENDED_MAX]) -> Result<(), Errno> {
         const MXCSR_RESERVED: u32 = 0xffff_0000;
         let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]);
-        let unknown = u64::from(bytes[LEGACY_SIZE]) & !u64::from(cpu::XSTATE_MASK);
-        if mxcsr & MXCSR_RESERVED != 0 || unknown != 0 || bytes[LEGACY_SIZE + 1..LEGACY_SIZE + 64] != [0; 63] {
+        let rights_at = key_rights_at();
+        let known = u64::from(cpu::XSTATE_MASK) | rights_at.map_or(0, |_| KEY_RIGHTS_COMPONENT);
+        let components = word(bytes, LEGACY_SIZE);
+        if mxcsr & MXCSR_RESERVED != 0
+            || components & !known != 0
+            || bytes[LEGACY_SIZE + 8..LEGACY_SIZE + 64] != [0; 56]
+        {
             return Err(Errno::EINVAL);
         }
-        self.fpu = FpuState::from_user(*bytes);
+        let mut area = [0; XSAVE_SIZE];
+        area.copy_from_slice(&bytes[..XSAVE_SIZE]);
+        self.fpu = FpuState::from_user(area);
+        if let Some(at) = rights_at {
+            let given = components & KEY_RIGHTS_COMPONENT != 0;
+            self.live.key_rights = if given { word(bytes, at) as u32 } else { 0 };
+        }
         Ok(())
     }
+}
+
+/// The eight bytes at `at`.
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
 }

@@ -20,7 +20,7 @@ use super::info::SIGINFO_SIZE;
 use super::state::{AlternateStack, SS_AUTODISARM};
 use super::{SigInfo, SigSet};
 use crate::arch::context::XSAVE_SIZE;
-use crate::arch::cpu::key_rights_offset;
+use crate::arch::cpu::{KEY_RIGHTS_COMPONENT, KEY_RIGHTS_SIZE, key_rights_offset};
 use crate::arch::live_registers::{FIRST_KEY_RIGHTS, key_rights, set_key_rights};
 use crate::arch::{FpuState, TrapFrame};
 use crate::errno::Errno;
@@ -120,10 +120,6 @@ const _: () = {
     assert!(size_of::<SignalFrame>() == 440);
 };
 
-/// Bytes of the component with PKRU, which is the first four of them.
-const KEY_RIGHTS_SIZE: usize = 8;
-/// The component's bit in the header.
-const KEY_RIGHTS: u64 = 1 << 9;
 /// Where the header says which components are not in their initial state (`XSTATE_BV`).
 const COMPONENTS: usize = 512;
 /// Bytes that magic2 takes.
@@ -304,7 +300,7 @@ fn write_fpstate(task: &Arc<Task>, to: u64, fpu: &FpuState) -> Result<(), Errno>
     let rights = key_rights();
     if rights.is_some() {
         let components = components_of(&bytes);
-        bytes[COMPONENTS..COMPONENTS + 8].copy_from_slice(&(components | KEY_RIGHTS).to_le_bytes());
+        bytes[COMPONENTS..COMPONENTS + 8].copy_from_slice(&(components | KEY_RIGHTS_COMPONENT).to_le_bytes());
     }
     write_to_stack(task, to, &bytes)?;
     let mut end = [0; KEY_RIGHTS_SIZE + MAGIC2_SIZE];
@@ -347,7 +343,7 @@ fn read_fpstate(from: u64) -> Result<(FpuState, u32), Errno> {
             uaccess::read_bytes(from, &mut area)?;
             let components = components_of(&area);
             let rights = match key_rights_offset() {
-                Some(offset) if components & KEY_RIGHTS != 0 => uaccess::read(from + offset as u64)?,
+                Some(offset) if components & KEY_RIGHTS_COMPONENT != 0 => uaccess::read(from + offset as u64)?,
                 _ => NO_RIGHTS_SAVED,
             };
             return Ok((FpuState::from_user(area), rights));
