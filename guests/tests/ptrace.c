@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -834,10 +835,12 @@ static void tracers(void)
 
 /* Every thread of a process stopped, one by one, by somebody who attached to all of them. */
 static volatile unsigned long turns[3];
+static volatile pid_t tids[3];
 
 static void *turn(void *argument)
 {
 	volatile unsigned long *own = argument;
+	tids[own - turns] = (pid_t)syscall(SYS_gettid);
 	for (;;)
 		++*own;
 	return NULL;
@@ -851,20 +854,19 @@ static void threads(void)
 	pid_t pid = fork();
 	if (pid == 0) {
 		pthread_t thread;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (int i = 0; i < 3; i++)
 			CHECK_EQ(pthread_create(&thread, NULL, turn, (void *)&turns[i]), 0);
 		for (int i = 0; i < 3; i++)
 			while (turns[i] == 0)
 				sched_yield();
-		CHECK_EQ(write(pipes[1], "x", 1), 1);
+		CHECK_EQ(write(pipes[1], (const void *)tids, sizeof tids), (ssize_t)sizeof tids);
 		for (;;)
 			pause();
 	}
-	char byte;
-	CHECK_EQ(read(pipes[0], &byte, 1), 1);
+	CHECK_EQ(read(pipes[0], ids, sizeof ids), (ssize_t)sizeof ids);
 	CHECK_EQ(trace(PTRACE_SEIZE, pid, 0, 0), 0);
 	for (int i = 0; i < 3; i++) {
-		ids[i] = pid + 1 + i;
 		CHECK_EQ(trace(PTRACE_SEIZE, ids[i], 0, 0), 0);
 		CHECK_EQ(trace(PTRACE_INTERRUPT, ids[i], 0, 0), 0);
 	}
