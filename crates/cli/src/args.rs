@@ -121,6 +121,10 @@ pub struct Machine {
     /// What QEMU loads besides: for measurements, not for users.
     #[arg(skip)]
     pub plugin: Option<String>,
+
+    /// Features that the emulated processor is not to have, by QEMU's names.
+    #[arg(skip)]
+    pub lacks: &'static [&'static str],
 }
 
 impl Machine {

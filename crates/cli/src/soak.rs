@@ -29,6 +29,7 @@ pub fn soak(args: &args::Soak) -> Result<u8> {
         kernel: args.kernel.clone(),
         append: None,
         plugin: None,
+        lacks: &[],
     };
     let mut command: Vec<OsString> =
         [PROGRAM, "--seconds", &length.as_secs().max(1).to_string(), "--seed", &args.seed.to_string()]

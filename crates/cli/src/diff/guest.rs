@@ -1,6 +1,7 @@
 //! `foldspace diff --guest`: the sequences as a program that runs inside, so that the kernel's system calls are compared, too.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -92,6 +93,13 @@ fn found(sequence: u64, ops: &[Op], difference: Difference) -> Found {
     Found { sequence, ops, difference, program }
 }
 
+/// Pages that may only be executed can be read where the processor has no protection keys: so it has some only if this machine's has, and Linux uses
+/// them.
+fn lacks() -> &'static [&'static str] {
+    let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    if flags.split_ascii_whitespace().any(|flag| flag == "ospke") { &[] } else { &["pku"] }
+}
+
 /// What the program prints on a system, by sequence.
 fn inside(system: System, vmlinuz: Option<&Path>, args: &args::Diff, groups: &str) -> Result<Vec<Vec<Step>>> {
     let shape = Machine {
@@ -102,9 +110,10 @@ fn inside(system: System, vmlinuz: Option<&Path>, args: &args::Diff, groups: &st
         accel: Accel::Tcg,
         debug: system == System::Foldspace,
         kernel: None,
-        // Programs have as many addresses as in Foldspace, and no keys on pages that may only be executed.
-        append: (system == System::Linux).then(|| "no5lvl nopku".to_owned()),
+        // Programs have as many addresses as in Foldspace.
+        append: (system == System::Linux).then(|| "no5lvl".to_owned()),
         plugin: None,
+        lacks: lacks(),
     };
     let since = if args.linux.is_some() { "6.1" } else { "6.18" };
     let words =

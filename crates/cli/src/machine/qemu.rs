@@ -42,7 +42,9 @@ pub fn command(machine: &Machine, guest_ends: &GuestEnds) -> Command {
     qemu.args(["-m", &format!("size={}k", shape.memory >> 10)]);
     qemu.args(["-smp", &shape.processors().to_string()]);
     qemu.args(["-accel", if shape.accel == Accel::Kvm { "kvm" } else { "tcg" }]);
-    qemu.args(["-cpu", if shape.icount { CPU_COUNTED } else { CPU }]);
+    let lacks = shape.lacks.iter().map(|feature| format!(",-{feature}"));
+    let model = if shape.icount { CPU_COUNTED } else { CPU };
+    qemu.arg("-cpu").arg([model.to_owned()].into_iter().chain(lacks).collect::<String>());
     if shape.icount {
         qemu.args(["-icount", "shift=0,sleep=off"]);
     }

@@ -59,6 +59,7 @@ impl Measurement<'_> {
             kernel: None,
             append: None,
             plugin: self.plugin.clone(),
+            lacks: &[],
         };
         let task = Task {
             system: self.system,
