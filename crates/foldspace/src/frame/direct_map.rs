@@ -82,9 +82,15 @@ impl DirectMap {
     /// Fills a frame with zeros.
     #[inline]
     pub(super) fn clear(&self, frame: Frame) {
+        self.fill(frame, 0);
+    }
+
+    /// Fills a frame with a byte.
+    #[inline]
+    pub(super) fn fill(&self, frame: Frame, byte: u8) {
         point();
         // SAFETY: invariant 1: 4096 bytes that the manager owns.
-        unsafe { self.ptr(frame).write_bytes(0, PAGE) };
+        unsafe { self.ptr(frame).write_bytes(byte, PAGE) };
     }
 
     /// Copies a whole frame.

@@ -377,6 +377,11 @@ impl Memory {
     }
 
     #[inline]
+    pub(crate) fn fill_frame(&self, frame: Frame, byte: u8) {
+        self.map.fill(frame, byte);
+    }
+
+    #[inline]
     pub(crate) fn copy_frame(&self, from: Frame, to: Frame) {
         self.map.copy(from, to);
     }

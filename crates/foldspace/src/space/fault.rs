@@ -41,7 +41,9 @@ struct Prepared<'m> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Start {
     Zeros,
-    /// A reference page.
+    /// A reference page all of whose bytes are this one.
+    Bytes(u8),
+    /// Another reference page.
     Reference(Frame),
     /// A frame, copied under the lock of the table: only while we hold a slot that maps it, and nobody can let others write it, is it sure
     /// to be what everyone sees here. (Copied earlier, it could be written by us and shared again in between.)
@@ -53,6 +55,7 @@ impl Prepared<'_> {
         let frame = memory.alloc_frame()?;
         match start {
             Start::Zeros => memory.clear_frame(frame),
+            Start::Bytes(byte) => memory.fill_frame(frame, byte),
             Start::Reference(page) => memory.copy_frame(page, frame),
             Start::Copy(_) => {}
         }
@@ -376,7 +379,11 @@ impl AddressSpace {
         }
         match &vma.backing {
             Backing::Anonymous => Ok(Start::Zeros),
-            Backing::Reference(reference) => Ok(reference.page().map_or(Start::Zeros, Start::Reference)),
+            Backing::Reference(reference) => Ok(match (reference.page(), reference.byte()) {
+                (None, _) => Start::Zeros,
+                (Some(_), Some(byte)) => Start::Bytes(byte),
+                (Some(page), None) => Start::Reference(page),
+            }),
             Backing::Object(object) => object_frame(vma, object, addr).map(Start::Copy),
         }
     }

@@ -116,6 +116,25 @@ fn content_of_every_length_is_repeated() {
     }
 }
 
+/// A store leaves the rest of its page as the reference shows it, however that is made.
+#[test]
+fn what_is_not_stored_to_stays_as_the_reference_shows_it() {
+    let (host, space, mut processor) = machine();
+    let mut one_differs = [0xab; PAGE_SIZE as usize];
+    one_differs[PAGE_SIZE as usize - 1] = 0xac;
+    for (number, content) in [&[0xab][..], &[0; 8], &[0xab; 4096], &[0xab, 0xcd], &one_differs].into_iter().enumerate()
+    {
+        let at = page(number as u64 * 2);
+        map_at(&space, at, PAGE_SIZE, &pattern(host.memory(), content));
+        let mut expected: Vec<u8> = content.iter().copied().cycle().take(PAGE_SIZE as usize).collect();
+        expected[1000..1003].copy_from_slice(&[1, 2, 3]);
+        processor.store(VirtAddr(at.get() + 1000), &[1, 2, 3]).unwrap();
+        let mut bytes = vec![0; PAGE_SIZE as usize];
+        processor.load(at, &mut bytes).unwrap();
+        assert!(bytes == expected, "content {number}");
+    }
+}
+
 #[test]
 fn a_reference_mapping_behaves_as_private_memory() {
     for mode in [ForkMode::Full, ForkMode::Leaf, ForkMode::Copy] {
