@@ -41,4 +41,5 @@ mod tables;
 mod threads;
 mod truncation;
 mod watched;
+mod words;
 mod world;
