@@ -210,6 +210,15 @@ fn strangers_and_snapshots_are_not_restored_to() {
     check(&host, &[&space, &stranger]);
 }
 
+/// Says that it is over when it goes, so that threads end also where an assertion fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A thread stores on a processor of its own while another takes snapshots and goes back: each page is always one of what was stored to it, and a
 /// snapshot never changes.
 #[test]
@@ -235,6 +244,7 @@ fn stores_beside_restores() {
                 }
             });
         }
+        let _over = Over(done);
         for _ in 0..rounds(300) {
             let snapshot = space.snapshot().unwrap();
             let frozen: Vec<_> = host.leaves(snapshot.space()).iter().map(|leaf| (leaf.addr, leaf.frame)).collect();
@@ -244,7 +254,6 @@ fn stores_beside_restores() {
             let now: Vec<_> = host.leaves(snapshot.space()).iter().map(|leaf| (leaf.addr, leaf.frame)).collect();
             assert_eq!(frozen, now);
         }
-        done.store(true, Ordering::Relaxed);
     });
     check(host, &[&space]);
 }
