@@ -32,6 +32,10 @@ use crate::sync::atomic::Ordering;
 /// What an address space was at one instant: its VMAs, its private pages, and the addresses of its [`Layout`]. What shared mappings show belongs to
 /// their objects and is not part of it.
 ///
+/// The content never changes; a frame that holds some of it may. A store whose fault had its table before the snapshot shared it puts its copy of the
+/// page, of the same content, into that table, and finds then that it must copy the table and the page once more. So a page that was being stored to at that
+/// instant may be among those of a difference though it is the same.
+///
 /// It depends on nothing: the space that it was taken of may end first, and snapshots of one space, or of spaces that come from each other, may be
 /// dropped in any order.
 pub struct Snapshot {

@@ -75,6 +75,15 @@ pub const RESTORE: Model = Model {
                 against(One, mode, &[Store(0, 9)], (Parent, &[], &[Fork, Store(0, 11)])),
                 // Another snapshot, and back to that.
                 against(One, mode, &[Store(0, 9)], (Parent, &[], &[Snapshot, Store(0, 11), Restore])),
+                // A store may have found its table before the snapshot that links it too, and be put there after: what that shows stays what it was.
+                case(
+                    One,
+                    mode,
+                    &[
+                        actor(Parent, &[Snapshot], &[Snapshot, Restore, Load(0), Restore, Load(0)]),
+                        actor(Parent, &[], &[StoreElsewhere(0, 11), LoadElsewhere(0)]),
+                    ],
+                ),
                 // Relatives have some of it, and go on.
                 against(Two, mode, &[Store(0, 9)], (Child, &[Load(0)], &[Store(0, 12), Load(0)])),
                 against(Two, mode, &[Store(0, 9), Store(512, 9)], (Child, &[], &[Exit])),
