@@ -84,6 +84,13 @@ pub fn mmap(
     let (backing, page_offset) = match content {
         Content::Object(object) => {
             vma.set(VmaFlags::UNLINKED, object.is_unlinked());
+            if object.is_secret() {
+                // `secretmem_mmap`; that it is locked is held against the limit when it is mapped.
+                if !vma.contains(VmaFlags::SHARED) {
+                    return Err(Errno::EINVAL);
+                }
+                vma |= VmaFlags::SECRET | VmaFlags::LOCKED | VmaFlags::DONT_DUMP;
+            }
             (Backing::Object(object), offset / PAGE)
         }
         Content::Zeros | Content::ZerosOf(_) if vma.contains(VmaFlags::SHARED) => {

@@ -40,6 +40,10 @@ pub fn msync(caller: &impl Caller, address: u64, len: u64, flags: i32) -> Result
         if flags & MS_INVALIDATE != 0 && vma.flags.contains(VmaFlags::LOCKED) {
             return Err(Errno::EBUSY);
         }
+        // There is nowhere that it could be written to (`vfs_fsync_range`).
+        if flags & MS_SYNC != 0 && vma.flags.contains(VmaFlags::SECRET | VmaFlags::SHARED) {
+            return Err(Errno::EINVAL);
+        }
         reached = vma.end();
     }
     if reached < range.end() || end > TASK_SIZE { Err(Errno::ENOMEM) } else { outcome }

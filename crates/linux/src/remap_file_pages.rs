@@ -70,6 +70,9 @@ pub fn remap_file_pages(
     }
     // As of any mapping of a file that is made now.
     kept.set(VmaFlags::UNLINKED, object.is_unlinked());
+    if object.is_secret() {
+        kept |= VmaFlags::SECRET | VmaFlags::LOCKED | VmaFlags::DONT_DUMP;
+    }
     space.map(MapRequest {
         placement: Placement::Fixed(range.start()),
         len,

@@ -118,12 +118,15 @@ impl AddressSpace {
         self.with_page(addr, access, |frame| act(self.memory.word_of_frame(frame, addr.page_offset())));
     }
 
-    /// Like [`AddressSpace::read`], also where the VMA allows no access at all: what a debugger sees.
+    /// Like [`AddressSpace::read`], also where the VMA allows no access at all: what a debugger sees. Nothing of what is secret.
     pub fn read_forced(&self, from: VirtAddr, out: &mut [u8]) -> usize {
         let len = out.len();
         let mut done = 0;
         while done < len {
             let Some((addr, offset, bytes)) = chunk(from, done, len) else { break };
+            if self.is_secret(addr) {
+                break;
+            }
             let piece = &mut out[done..done + bytes];
             if self.read(addr, piece) < bytes && !self.read_out_of_reach(addr, offset, piece) {
                 break;
@@ -157,11 +160,14 @@ impl AddressSpace {
     }
 
     /// Like [`AddressSpace::write`], also where a private VMA is not writable: the page becomes a private copy, as for a debugger's
-    /// store. For loaders of programs.
+    /// store. For loaders of programs. Nothing that is secret.
     pub fn write_forced(&self, to: VirtAddr, bytes: &[u8]) -> usize {
         let mut done = 0;
         while done < bytes.len() {
             let Some((addr, offset, len)) = chunk(to, done, bytes.len()) else { break };
+            if self.is_secret(addr) {
+                break;
+            }
             let piece = &bytes[done..done + len];
             let plain = self.write(addr, piece);
             if plain == 0 {
@@ -176,6 +182,12 @@ impl AddressSpace {
             done += len;
         }
         done
+    }
+
+    /// Whether what is mapped at `addr` is for the program alone. One that becomes so right after that has nothing there yet that was.
+    pub(super) fn is_secret(&self, addr: VirtAddr) -> bool {
+        let guard = self.memory.pin();
+        self.vmas.load(&guard).find(addr).is_some_and(|vma| vma.flags.contains(VmaFlags::SECRET))
     }
 
     /// Writes into a page if it is private and ours alone, under the lock of its table.

@@ -31,7 +31,7 @@ impl AddressSpace {
     ///
     /// # Errors
     ///
-    /// [`Error::NotMapped`] if it cannot be loaded from (EFAULT); [`Error::Busy`] if it is a page that has no frame of its own (the zero page, a
+    /// [`Error::NotMapped`] if it cannot be loaded from, or is secret (EFAULT); [`Error::Busy`] if it is a page that has no frame of its own (the zero page, a
     /// reference page), or others were changing it again and again; [`Error::OutOfMemory`]. Nothing has changed then.
     pub fn poison(&self, addr: VirtAddr) -> Result<Lost> {
         let place = (self.root, addr.page_floor());
@@ -48,6 +48,9 @@ impl AddressSpace {
     }
 
     fn with_frame_at<T>(&self, addr: VirtAddr, act: impl Fn(Frame) -> Result<T, NotMoved>) -> Result<T> {
+        if self.is_secret(addr) {
+            return Err(Error::NotMapped);
+        }
         for _ in 0..PATIENCE {
             let frame = self.frame_at(addr).map_err(|fault| match fault {
                 Fault::OutOfMemory => Error::OutOfMemory,

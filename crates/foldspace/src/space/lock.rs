@@ -29,7 +29,7 @@ impl LockMode {
 }
 
 impl AddressSpace {
-    /// Locks `range` (mlock, mlock2). Droppable memory stays as it is.
+    /// Locks `range` (mlock, mlock2). Droppable and secret memory stay as they are.
     ///
     /// # Errors
     ///
@@ -105,10 +105,10 @@ impl AddressSpace {
     }
 }
 
-/// Gives a VMA a lock instead of the one it has, if it can be locked (`vma_supports_mlock` in Linux's `mm/mlock.c`).
+/// Gives a VMA a lock instead of the one it has, if it can be locked (`mlock_fixup` in Linux's `mm/mlock.c`).
 #[expect(clippy::unnecessary_wraps, reason = "what `modify` takes")]
 fn relock(piece: &mut Vma, lock: VmaFlags) -> Result<()> {
-    if !piece.flags.contains(VmaFlags::DROPPABLE) {
+    if !piece.flags.intersects(VmaFlags::DROPPABLE | VmaFlags::SECRET) {
         piece.flags = (piece.flags - LOCK) | lock;
     }
     Ok(())

@@ -14,7 +14,7 @@ use crate::vma::{VersionRef, Vma, VmaFlags};
 pub enum PopulateError {
     /// Part of the range is not mapped (ENOMEM).
     NotMapped,
-    /// A VMA does not allow the access (EINVAL).
+    /// A VMA does not allow the access, or is [`VmaFlags::SECRET`] (EINVAL).
     AccessDenied,
     /// An access would be a signal although the VMA allows it: past the end of an object, or a guard (EFAULT).
     Faulted(Fault),
@@ -59,6 +59,7 @@ impl AddressSpace {
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(), PopulateError> {
         let choose = |vma: &Vma| match access {
+            _ if vma.flags.contains(VmaFlags::SECRET) => Err(PopulateError::AccessDenied),
             Access::Write if vma.flags.contains(VmaFlags::WRITE) => Ok(Some(Ready::Store)),
             Access::Read | Access::Execute if vma.flags.contains(VmaFlags::READ) => Ok(Some(Ready::Load)),
             _ => Err(PopulateError::AccessDenied),
@@ -85,7 +86,7 @@ impl AddressSpace {
         let choose = |vma: &Vma| {
             if vma.flags.contains(VmaFlags::LOCK_ON_FAULT) {
                 Ok(None)
-            } else if !vma.flags.intersects(VmaFlags::ACCESS) {
+            } else if vma.flags.contains(VmaFlags::SECRET) || !vma.flags.intersects(VmaFlags::ACCESS) {
                 Err(PopulateError::AccessDenied)
             } else if vma.flags.contains(VmaFlags::WRITE) && !vma.flags.contains(VmaFlags::SHARED) {
                 Ok(Some(Ready::Store))

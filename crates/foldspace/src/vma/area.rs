@@ -70,6 +70,9 @@ bitflags! {
         const WATCH_UNMAPPED = 1 << 26;
         /// What is watched here stays watched where mremap puts it. Only beside one of [`VmaFlags::WATCHED`].
         const WATCH_FOLLOWS = 1 << 27;
+        /// Its pages can be reached through it and in no other way: not populated, read or written by who is not the program itself
+        /// ([`crate::backing::Source::is_secret`]). Locks are not taken from it, nor given to it.
+        const SECRET = 1 << 28;
         /// What it shows is a file that no path led to when it was mapped: it may be named, as anonymous memory may. Two VMAs that
         /// differ in it may be one, which then is what the first was (Linux keeps the `vm_ops` of the VMA that grows).
         const UNLINKED = 1 << 29;

@@ -34,6 +34,7 @@ mod registry;
 mod regressions;
 mod remap;
 mod reverse;
+mod secret;
 mod shootdown;
 mod sizes;
 mod snapshots;

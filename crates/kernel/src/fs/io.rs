@@ -97,6 +97,11 @@ impl UserBuffer {
         UserBuffer { addr, len: len.min(MAX_TRANSFER) }
     }
 
+    /// Where it begins.
+    pub fn address(&self) -> u64 {
+        self.addr
+    }
+
     fn advance(&mut self, bytes: usize) {
         self.addr = self.addr.wrapping_add(bytes as u64);
         self.len -= bytes;

@@ -38,6 +38,7 @@ pub mod refpage;
 pub mod regular;
 pub mod reserve;
 pub mod seal;
+pub mod secret;
 pub mod signalfd;
 pub mod socket;
 pub mod superblock;

@@ -151,6 +151,8 @@ fn open_permitted(dentry: &Arc<Dentry>, flags: OpenFlags) -> Result<Arc<File>, E
         return Err(Errno::EISDIR);
     }
     let body: Box<dyn Body> = match &inode.kind {
+        // Whoever has a descriptor of it has it from who made it.
+        Kind::Regular(regular) if regular.object().is_secret() => return Err(Errno::ENXIO),
         Kind::Regular(regular) => {
             let writing = begin_writing(inode, regular, flags)?;
             Box::new(RegularBody { writing })

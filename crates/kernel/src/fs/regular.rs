@@ -14,7 +14,7 @@ use super::inode::{Attributes, DeviceNumber, Inode, Kind, Writing};
 use super::io::{CHUNK, PageBuffer, Sink, Supply, done_or_fault};
 use super::reserve;
 use super::seal::Seals;
-use super::superblock::{self, Superblock};
+use super::superblock::{self, FsType, Superblock};
 use crate::errno::Errno;
 use crate::mm;
 use crate::process::limits;
@@ -43,6 +43,8 @@ struct FileSource {
     label: Arc<Mutex<Label>>,
     /// Whether it is a memfd.
     in_memory_only: bool,
+    /// Whether it is for those alone who map it.
+    secret: bool,
 }
 
 impl Source for FileSource {
@@ -68,11 +70,15 @@ impl Source for FileSource {
 
     /// Memfds are not, as on Linux, where `transparent_hugepage/shmem_enabled` says so at first.
     fn is_placed_by_tables(&self) -> bool {
-        !self.in_memory_only
+        !self.in_memory_only && !self.secret
+    }
+
+    fn is_secret(&self) -> bool {
+        self.secret
     }
 
     fn is_unlinked(&self) -> bool {
-        matches!(&*self.label.lock(), Label::Removed(_))
+        !self.secret && matches!(&*self.label.lock(), Label::Removed(_))
     }
 
     fn path(&self, out: &mut Vec<u8>) {
@@ -123,6 +129,7 @@ impl Regular {
             content,
             label: label.clone(),
             in_memory_only: Arc::ptr_eq(superblock, superblock::shmem()),
+            secret: superblock.kind == FsType::Secretmem,
         };
         let object = Object::new(mm::memory(), Box::new(source), content.len() as u64)?;
         mm::objects::made(&object);
@@ -190,6 +197,10 @@ impl Regular {
     fn set_len_locked(&self, len: u64) -> Result<(), Errno> {
         if len > i64::MAX as u64 {
             return Err(Errno::EFBIG);
+        }
+        // Once it has a length, that is what it keeps (`secretmem_setattr`).
+        if self.object.is_secret() && !self.object.is_empty() {
+            return Err(Errno::EINVAL);
         }
         self.seals().check_len(self.object.len(), len)?;
         self.object.set_len(len).map_err(no_space)

@@ -25,6 +25,8 @@ pub enum FsType {
     AnonInode,
     /// Namespaces.
     Nsfs,
+    /// Files for those who map them alone.
+    Secretmem,
 }
 
 impl FsType {
@@ -38,6 +40,7 @@ impl FsType {
             FsType::Sockfs => 0x534f_434b,
             FsType::AnonInode => 0x0904_1934,
             FsType::Nsfs => 0x6e73_6673,
+            FsType::Secretmem => 0x5345_434d,
         }
     }
 }
@@ -132,4 +135,10 @@ pub fn namespaces() -> &'static Arc<Superblock> {
 pub fn shmem() -> &'static Arc<Superblock> {
     static SHMEM: spin::Once<Arc<Superblock>> = spin::Once::new();
     SHMEM.call_once(|| Superblock::new(FsType::Tmpfs))
+}
+
+/// The instance that secret memory belongs to.
+pub fn secrets() -> &'static Arc<Superblock> {
+    static SECRETS: spin::Once<Arc<Superblock>> = spin::Once::new();
+    SECRETS.call_once(|| Superblock::new(FsType::Secretmem))
 }

@@ -13,6 +13,7 @@ use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::fs::Mappable;
 use crate::fs::file::OpenFlags;
+use crate::fs::secret;
 use crate::fs::userfault::events::{Moving, Unmapping};
 use crate::mm::{is_scarce, memory, objects};
 use crate::process::credentials::{
@@ -54,7 +55,8 @@ impl Caller for Current<'_> {
         if file.flags().contains(OpenFlags::PATH) {
             return Err(Errno::EBADF);
         }
-        let mut rights = OpenRights::EXECUTE;
+        let mut rights = OpenRights::empty();
+        rights.set(OpenRights::EXECUTE, !secret::is(&file));
         rights.set(OpenRights::READ, file.readable());
         rights.set(OpenRights::WRITE, file.writable());
         let sealed = file.inode().regular().is_some_and(|regular| regular.seals().forbid_writing());

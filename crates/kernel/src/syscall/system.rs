@@ -30,7 +30,6 @@ pub const CALLS: &[(Sysno, Handler)] = &[
     // What is known and not here: programs ask and go on without.
     // As from a Linux that was built without them, or where they are off.
     (Sysno::modify_ldt, |_| Err(Errno::ENOSYS)),
-    (Sysno::memfd_secret, |_| Err(Errno::ENOSYS)),
     (Sysno::io_uring_setup, |_| Err(Errno::ENOSYS)),
     (Sysno::io_uring_enter, |_| Err(Errno::ENOSYS)),
     (Sysno::io_uring_register, |_| Err(Errno::ENOSYS)),

@@ -66,6 +66,10 @@ pub trait Source: Send + Sync {
     fn is_unlinked(&self) -> bool {
         false
     }
+    /// Whether its pages are for those who map it alone: [`crate::vma::VmaFlags::SECRET`] is to be set where it is mapped (memfd_secret(2)). Does not change.
+    fn is_secret(&self) -> bool {
+        false
+    }
 }
 
 /// A sequence of pages that can be mapped by many address spaces, and read and written as a file.
@@ -194,6 +198,11 @@ impl Object {
     /// Whether it is a file to which no path leads now ([`Source::is_unlinked`]).
     pub fn is_unlinked(&self) -> bool {
         matches!(&self.source, Content::Source(source) if source.is_unlinked())
+    }
+
+    /// Whether its pages are for those who map it alone ([`Source::is_secret`]).
+    pub fn is_secret(&self) -> bool {
+        matches!(&self.source, Content::Source(source) if source.is_secret())
     }
 
     /// See [`Source::is_placed_by_tables`].

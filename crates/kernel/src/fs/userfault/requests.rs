@@ -57,6 +57,7 @@ fn range(start: u64, len: u64) -> Result<PageRange, Errno> {
 fn suits(kinds: VmaFlags) -> impl Fn(&Vma) -> bool {
     move |vma| match &vma.backing {
         Backing::Anonymous => !kinds.contains(VmaFlags::WATCH_UNMAPPED) && !vma.flags.contains(VmaFlags::DROPPABLE),
+        Backing::Object(_) if vma.flags.contains(VmaFlags::SECRET) => false,
         Backing::Object(_) => vma.flags.contains(VmaFlags::SHARED) || !kinds.contains(VmaFlags::WATCH_UNMAPPED),
         Backing::Reference(_) => false,
     }

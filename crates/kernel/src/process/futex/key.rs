@@ -43,7 +43,7 @@ pub struct Place {
 /// The place of the word at `address`.
 ///
 /// # Errors
-/// `EINVAL`: not aligned. `EFAULT`: not user memory, or shared and not accessible as `access` wants.
+/// `EINVAL`: not aligned. `EFAULT`: not user memory, or shared and not accessible as `access` wants, or secret.
 pub fn place(space: &AddressSpace, address: u64, scope: Scope, access: Access) -> Result<Place, Errno> {
     if !address.is_multiple_of(4) {
         return Err(Errno::EINVAL);
@@ -58,6 +58,9 @@ pub fn place(space: &AddressSpace, address: u64, scope: Scope, access: Access) -
     space.fault(at, access).map_err(|_| Errno::EFAULT)?;
     let version = space.vmas();
     let vma = version.view().find_at_or_after(at).filter(|vma| vma.range.contains(at)).ok_or(Errno::EFAULT)?;
+    if vma.flags.contains(VmaFlags::SECRET) {
+        return Err(Errno::EFAULT);
+    }
     Ok(match &vma.backing {
         Backing::Object(object) if vma.flags.contains(VmaFlags::SHARED) => {
             let page = vma.page_offset + (address - vma.start().get()) / PAGE_SIZE;

@@ -7,7 +7,7 @@ use crate::errno::Errno;
 use crate::fs::fdtable::AtExec;
 use crate::fs::file::OpenFlags;
 use crate::fs::inode::Kind;
-use crate::fs::seal;
+use crate::fs::{seal, secret};
 use crate::process::Task;
 use crate::syscall::SysResult;
 
@@ -136,6 +136,7 @@ pub fn fcntl(task: &Task, fd: i32, command: u32, argument: u64) -> SysResult {
         // Signals on input are not sent; the receiver is nobody.
         raw::F_GETOWN => Ok(0),
         raw::F_SETOWN => Ok(0),
+        raw::F_GET_SEALS | raw::F_ADD_SEALS if secret::is(&file) => Err(Errno::EINVAL),
         raw::F_GET_SEALS => match file.inode().regular() {
             Some(regular) => Ok(regular.seals().bits() as usize),
             None => Err(Errno::EINVAL),

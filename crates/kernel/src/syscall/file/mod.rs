@@ -210,6 +210,7 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::pipe, |c| special::pipe(c.task, c.args[0], 0)),
     (Sysno::pipe2, |c| special::pipe(c.task, c.args[0], c.args[1] as u32)),
     (Sysno::memfd_create, |c| special::memfd_create(c.task, c.args[0], c.args[1] as u32)),
+    (Sysno::memfd_secret, |c| special::memfd_secret(c.task, c.args[0] as u32)),
     (Sysno::eventfd, |c| special::eventfd(c.task, c.args[0] as u32, 0)),
     (Sysno::eventfd2, |c| special::eventfd(c.task, c.args[0] as u32, c.args[1] as u32)),
     (Sysno::timerfd_create, |c| notices::timerfd_create(c.task, c.args[0] as u32, c.args[1] as u32)),

@@ -73,6 +73,9 @@ pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, len: i64) -> SysR
     };
     let end = offset.checked_add(len).ok_or(Errno::EFBIG)? as u64;
     let offset = offset as u64;
+    if regular.object().is_secret() {
+        return Err(Errno::EOPNOTSUPP);
+    }
     if mode & KEEP_SIZE == 0 && end > regular.object().len() {
         limits::check_file_size(end)?;
     }
@@ -156,6 +159,7 @@ pub fn readahead(task: &Task, fd: i32) -> SysResult {
 pub fn fsync(task: &Task, fd: i32) -> SysResult {
     let file = content_file(task, fd)?;
     match file.inode().kind {
+        Kind::Regular(ref regular) if regular.object().is_secret() => Err(Errno::EINVAL),
         Kind::Regular(_) | Kind::Directory => Ok(0),
         _ => Err(Errno::EINVAL),
     }

@@ -14,6 +14,7 @@ use crate::fs::file::OpenFlags;
 use crate::fs::inode::Attributes;
 use crate::fs::regular::{Regular, RegularBody};
 use crate::fs::seal::Seals;
+use crate::fs::secret;
 use crate::fs::{Dentry, File, pipe as pipes, superblock};
 use crate::mm::uaccess;
 use crate::process::Task;
@@ -70,6 +71,15 @@ pub fn memfd_create(task: &Task, name: u64, flags: u32) -> SysResult {
     let file =
         File::new(dentry, OpenFlags::READ_WRITE | OpenFlags::LARGE_FILE, Box::new(RegularBody { writing: None }));
     Ok(insert(task, file, AtExec::from_flag(flags, raw::MFD_CLOEXEC))? as usize)
+}
+
+/// memfd_secret(2)
+pub fn memfd_secret(task: &Task, flags: u32) -> SysResult {
+    if flags & !raw::O_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let file = secret::create(owner(task))?;
+    Ok(insert(task, file, AtExec::from_flag(flags, raw::O_CLOEXEC))? as usize)
 }
 
 /// eventfd2(2)

@@ -10,6 +10,7 @@ use crate::fs::File;
 use crate::fs::file::Whence;
 use crate::fs::io::{UserBuffer, UserVector};
 use crate::fs::pipe::Unit;
+use crate::fs::secret;
 use crate::process::Task;
 use crate::syscall::SysResult;
 use crate::syscall::memory::in_space;
@@ -137,6 +138,9 @@ pub fn vmsplice(task: &Task, fd: i32, address: u64, count: usize, flags: u32) ->
     let non_blocking = flags & SPLICE_NONBLOCK != 0 || file.non_blocking();
     let mut pieces = pieces(address, count)?;
     if file.writable() {
+        if pieces.first().is_some_and(|piece| secret::is_mapped_at(piece.address())) {
+            return Err(Errno::EFAULT);
+        }
         pipe.write(&mut UserVector::new(&mut pieces), Unit::Bytes, non_blocking)
     } else if file.readable() {
         pipe.read(&mut UserVector::new(&mut pieces), non_blocking)
