@@ -6,6 +6,7 @@
 //! sees. The others keep the program's values meanwhile, and change hands when threads do ([`vectors`], [`live_registers`]).
 
 mod apic;
+pub mod breakpoints;
 pub mod context;
 pub mod cpu;
 mod entry;
@@ -23,6 +24,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use x86_64::instructions::{hlt, interrupts};
 
 pub use apic::{XAPIC_BASE, init_timer, kick, set_timer, start_processor};
+pub use breakpoints::Breakpoints;
 pub use context::{FpuState, TrapFrame, UserContext};
 pub use entry::{ContextPointer, new_thread_entry, switch_context};
 pub use exceptions::Exception;

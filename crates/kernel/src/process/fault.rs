@@ -14,6 +14,7 @@ use super::keys;
 use super::signal::info::code;
 use super::signal::{SigInfo, Signal, send};
 use super::task::Trap;
+use crate::arch::breakpoints::{self, STATUS_STEP};
 use crate::arch::exceptions::{FAULT_FETCH, FAULT_USER, FAULT_WRITE};
 use crate::arch::{Exception, FpuState, TrapFrame};
 use crate::fs::userfault::{self, By, Outcome};
@@ -66,11 +67,15 @@ pub fn handle_page_fault(_frame: &mut TrapFrame, address: u64, error_code: u64) 
 /// Any other exception of the current program.
 pub fn handle_exception(frame: &mut TrapFrame, exception: Exception, error_code: u64) {
     let task = sched::current();
+    let stopped_by = if exception == Exception::Debug { debug_stop(&task, frame) } else { DebugStop::Nothing };
+    if stopped_by == DebugStop::Foreign {
+        return;
+    }
     *task.last_trap.lock() = Trap { vector: exception as u64, error_code, address: 0 };
     let at = frame.rip;
     let info = match exception {
         Exception::DivideError => SigInfo::fault(Signal::FPE, code::FPE_INTDIV, at),
-        Exception::Debug => SigInfo::fault(Signal::TRAP, code::TRAP_TRACE, at),
+        Exception::Debug => SigInfo::fault(Signal::TRAP, stopped_by.code(), at),
         Exception::Breakpoint => SigInfo::kernel(Signal::TRAP),
         Exception::InvalidOpcode => SigInfo::fault(Signal::ILL, code::ILL_ILLOPN, at),
         Exception::X87 => SigInfo::fault(Signal::FPE, x87_code(task.thread.fpu()), at),
@@ -80,6 +85,57 @@ pub fn handle_exception(frame: &mut TrapFrame, exception: Exception, error_code:
         _ => SigInfo::kernel(Signal::SEGV),
     };
     send::force(&task, info);
+}
+
+/// What a debug exception is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DebugStop {
+    /// The trap flag.
+    Step,
+    /// A breakpoint of the thread's.
+    Breakpoint,
+    /// A breakpoint of somebody who ran on this processor before.
+    Foreign,
+    /// The program's own instruction for it.
+    Nothing,
+}
+
+impl DebugStop {
+    /// `get_si_code` of Linux's `arch/x86/kernel/traps.c`.
+    fn code(self) -> i32 {
+        match self {
+            DebugStop::Step => code::TRAP_TRACE,
+            DebugStop::Breakpoint => code::TRAP_HWBKPT,
+            DebugStop::Foreign | DebugStop::Nothing => code::TRAP_BRKPT,
+        }
+    }
+}
+
+/// Notes for the tracer what has stopped the current thread.
+fn debug_stop(task: &Task, frame: &mut TrapFrame) -> DebugStop {
+    /// RFLAGS' resume flag: the instruction at which an execution breakpoint is has not been executed, and is to be.
+    const RESUME_FLAG: u64 = 1 << 16;
+    let status = breakpoints::take_status();
+    let mut own = task.thread.breakpoints();
+    // The processor may report those that are off, too.
+    let hit = status & own.on();
+    if status != 0 && hit == 0 && status & STATUS_STEP == 0 {
+        if own.on() == 0 {
+            breakpoints::switch_off();
+        }
+        return DebugStop::Foreign;
+    }
+    let executed = |index: usize| hit & 1 << index != 0 && own.is_for_execution(index);
+    if (0..breakpoints::COUNT).any(executed) {
+        frame.rflags |= RESUME_FLAG;
+    }
+    own.status = status & STATUS_STEP | hit;
+    task.thread.set_breakpoints(own);
+    match own.status {
+        0 => DebugStop::Nothing,
+        status if status & STATUS_STEP != 0 => DebugStop::Step,
+        _ => DebugStop::Breakpoint,
+    }
 }
 
 /// Which of the unmasked floating-point exceptions happened, as bits of the status and control words have them: Linux's `fpu__exception_code`.

@@ -11,7 +11,8 @@ use foldspace::AddressSpace;
 use super::idle;
 use super::list::{RunLink, TaskList};
 use super::thread::{
-    DEAD, READY, RUNNING, Thread, WAITING, WAITING_UNINTERRUPTIBLE, WORK_RESCHEDULE, WORK_SIGNAL, WORK_SWITCHED,
+    DEAD, READY, RUNNING, Thread, WAITING, WAITING_UNINTERRUPTIBLE, WORK_BREAKPOINTS, WORK_RESCHEDULE, WORK_SIGNAL,
+    WORK_SWITCHED,
 };
 use super::{place, timer};
 use crate::arch::{self, PerCpu, TrapFrame, switch_context};
@@ -294,6 +295,10 @@ pub fn work_before_user(frame: &mut TrapFrame) {
     }
     if work & WORK_SIGNAL != 0 {
         process::deliver_signals(frame);
+    }
+    // A switch on the way, here above, asks for it again.
+    if work & WORK_BREAKPOINTS != 0 {
+        with_current(|task| task.thread.breakpoints().load());
     }
 }
 

@@ -1,12 +1,16 @@
 //! The scheduler's part of a task.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use foldspace::{AddressSpace, Error};
 
-use crate::arch::{ContextPointer, FpuState, LiveRegisters, PerCpu, TrapFrame, UserContext, new_thread_entry, vectors};
+use crate::arch::{
+    self, Breakpoints, ContextPointer, FpuState, LiveRegisters, PerCpu, TrapFrame, UserContext, new_thread_entry,
+    vectors,
+};
 use crate::mm;
 use crate::mm::stack::KernelStack;
 use crate::process::Task;
@@ -35,6 +39,9 @@ const NOT_ASKED: u32 = u32::MAX;
 /// In [`Thread::told`]: it wants to, and does not know yet.
 const TO_BE_TOLD: u32 = u32::MAX - 1;
 
+/// Bit of [`Thread::work`]: it was switched from, and its breakpoints are to be loaded.
+pub(super) const WORK_BREAKPOINTS: u32 = 8;
+
 /// A kernel stack, and what is not on it while the thread does not run.
 pub struct Thread {
     /// Taken away when the thread has ended.
@@ -60,6 +67,10 @@ pub struct Thread {
     pub(super) own: UnsafeCell<Option<Arc<Task>>>,
     /// The processor that its program was told of last (rseq), or one of the two above.
     told: AtomicU32,
+    /// What each switch adds to [`Thread::work`]: [`WORK_SWITCHED`], [`WORK_BREAKPOINTS`].
+    after_switch: AtomicU32,
+    /// Its breakpoints, if a tracer has given it any. Its own to touch.
+    breakpoints: UnsafeCell<Option<Box<Breakpoints>>>,
     /// Nanoseconds that it has run.
     pub(super) runtime: AtomicU64,
     pub(super) run_link: UnsafeCell<Option<Arc<Task>>>,
@@ -96,6 +107,8 @@ impl Thread {
             affinity: AtomicU64::new(sched::try_with_current(|task| task.thread.affinity()).unwrap_or(u64::MAX)),
             own: UnsafeCell::new(None),
             told: AtomicU32::new(NOT_ASKED),
+            after_switch: AtomicU32::new(0),
+            breakpoints: UnsafeCell::new(None),
             runtime: AtomicU64::new(0),
             run_link: UnsafeCell::new(None),
             wait_link: UnsafeCell::new(None),
@@ -237,17 +250,20 @@ impl Thread {
     /// From now on, and first of all before the current thread goes to user mode, [`crate::process::rseq`] is asked after each switch.
     pub fn watch_switches(&self) {
         self.told.store(TO_BE_TOLD, Ordering::Relaxed);
+        self.after_switch.fetch_or(WORK_SWITCHED, Ordering::Relaxed);
         self.work.fetch_or(WORK_SWITCHED, Ordering::Relaxed);
     }
 
     /// The end of that.
     pub fn ignore_switches(&self) {
         self.told.store(NOT_ASKED, Ordering::Relaxed);
+        self.after_switch.fetch_and(!WORK_SWITCHED, Ordering::Relaxed);
     }
 
     /// The same as for `other`, whose memory this one has a copy of. Before it is spawned.
     pub fn inherit_watch(&self, other: &Thread) {
         self.told.store(other.told.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.after_switch.store(other.after_switch.load(Ordering::Relaxed) & WORK_SWITCHED, Ordering::Relaxed);
     }
 
     /// The processor that its program was told of last.
@@ -265,9 +281,44 @@ impl Thread {
 
     /// The next time that it goes to user mode counts as after a switch.
     pub fn expect_switch(&self) {
-        if self.told.load(Ordering::Relaxed) != NOT_ASKED {
-            self.work.fetch_or(WORK_SWITCHED, Ordering::SeqCst);
+        let wanted = self.after_switch.load(Ordering::Relaxed);
+        if wanted != 0 {
+            self.work.fetch_or(wanted, Ordering::SeqCst);
         }
+    }
+
+    /// The current thread's breakpoints; none if it was never given any.
+    ///
+    /// # Panics
+    /// For a thread that is not the current one.
+    pub fn breakpoints(&self) -> Breakpoints {
+        self.own_breakpoints().as_deref().copied().unwrap_or_default()
+    }
+
+    /// Sets them.
+    ///
+    /// # Panics
+    /// For a thread that is not the current one.
+    pub fn set_breakpoints(&self, new: Breakpoints) {
+        let own = self.own_breakpoints();
+        if new == Breakpoints::default() && own.is_none() {
+            return;
+        }
+        *own = Some(Box::new(new));
+        if new.on() == 0 {
+            self.after_switch.fetch_and(!WORK_BREAKPOINTS, Ordering::Relaxed);
+            arch::breakpoints::switch_off();
+        } else {
+            self.after_switch.fetch_or(WORK_BREAKPOINTS, Ordering::Relaxed);
+            self.work.fetch_or(WORK_BREAKPOINTS, Ordering::Relaxed);
+        }
+    }
+
+    #[expect(clippy::mut_from_ref, reason = "they are the running thread's own")]
+    fn own_breakpoints(&self) -> &mut Option<Box<Breakpoints>> {
+        assert!(self.is_current(), "only the running thread's registers can be reached");
+        // SAFETY: nobody but the running thread touches the cell; callers keep to one use at a time.
+        unsafe { &mut *self.breakpoints.get() }
     }
 
     fn is_current(&self) -> bool {

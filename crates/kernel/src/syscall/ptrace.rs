@@ -89,7 +89,10 @@ fn at_rest(tracer: &Task, target: &Arc<Task>, number: u32, address: u64, data: u
             let index = user_word(address)?;
             let mut value = 0;
             look(&mut |stop| {
-                value = stop.registers.words().get(index).copied().unwrap_or(0);
+                value = match debug_register(address) {
+                    Some(register) => stop.registers.debug_word(register),
+                    None => stop.registers.words().get(index).copied().unwrap_or(0),
+                };
                 Ok(0)
             })?;
             uaccess::write(data, &value)?;
@@ -98,9 +101,10 @@ fn at_rest(tracer: &Task, target: &Arc<Task>, number: u32, address: u64, data: u
             let index = user_word(address)?;
             if index < WORDS {
                 change(target, tracer, |registers| registers.set_word(index, data))?;
-            } else if !(USER_DEBUG_REGISTERS..USER_DEBUG_REGISTERS + 64).contains(&address) || data != 0 {
-                // Of the rest of `struct user` only debug registers can be set, and here only to what they are.
-                return Err(Errno::EIO);
+            } else {
+                // Of the rest of `struct user` only the debug registers can be set.
+                let register = debug_register(address).ok_or(Errno::EIO)?;
+                change(target, tracer, |registers| registers.set_debug_word(register, data))?;
             }
         }
         request::PTRACE_CONT => control::resume(target, tracer, Pace::Run, data)?,
@@ -168,6 +172,12 @@ fn user_word(offset: u64) -> Result<usize, Errno> {
         return Err(Errno::EIO);
     }
     Ok(offset as usize / 8)
+}
+
+/// The debug register that is at an offset in `struct user`.
+fn debug_register(offset: u64) -> Option<usize> {
+    let from_first = offset.checked_sub(USER_DEBUG_REGISTERS)?;
+    (from_first < 64).then_some(from_first as usize / 8)
 }
 
 /// Changes registers, all or (if `act` fails) those before.

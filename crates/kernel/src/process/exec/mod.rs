@@ -24,7 +24,7 @@ use super::signal::state::AlternateStack;
 use super::timer::posix;
 use super::user_namespace::Ids;
 use super::{Pid, Task, ptrace, restore_point, rseq, tree};
-use crate::arch::{FpuState, LiveRegisters, TrapFrame};
+use crate::arch::{Breakpoints, FpuState, LiveRegisters, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::{self, ExecFile};
 use crate::mm::memory;
@@ -234,6 +234,7 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
     tree::executed(process.pid);
 
     task.thread.set_live_registers(LiveRegisters::default());
+    task.thread.set_breakpoints(Breakpoints::default());
     task.thread.set_fpu(&FpuState::new());
     let (entry, stack_pointer) = (program.entry.get(), program.stack_pointer.get());
     let call = frame.orig_rax;

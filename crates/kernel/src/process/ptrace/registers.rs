@@ -1,8 +1,9 @@
 //! A tracee's registers as its tracer sees them: `struct user_regs_struct`, `user_fpregs_struct`, the XSAVE area.
 
+use crate::arch::breakpoints::COUNT;
 use crate::arch::context::XSAVE_SIZE;
 use crate::arch::cpu::{KEY_RIGHTS_COMPONENT, KEY_RIGHTS_SIZE};
-use crate::arch::{FpuState, LiveRegisters, TrapFrame, USER_CODE, USER_DATA, cpu};
+use crate::arch::{Breakpoints, FpuState, LiveRegisters, TrapFrame, USER_CODE, USER_DATA, cpu};
 use crate::errno::Errno;
 use crate::process::Task;
 
@@ -31,6 +32,32 @@ const TRACER_FLAGS: u64 = 0x5_4dd5;
 
 const _: () = assert!(WORDS == 27);
 
+/// DR6, which has ones where nothing is said.
+const STATUS: usize = 6;
+const STATUS_IDLE: u64 = 0xffff_0ff0;
+/// DR7.
+const CONTROL: usize = 7;
+
+/// Whether the processor is to be given these (`hw_breakpoint_arch_parse`).
+fn check_breakpoints(wanted: &Breakpoints) -> Result<(), Errno> {
+    const EXECUTION: u64 = 0;
+    const PORTS: u64 = 2;
+    for (index, &address) in wanted.addresses.iter().enumerate() {
+        if address >= foldspace::addr::USER_END.get() {
+            return Err(Errno::EINVAL);
+        }
+        if !wanted.is_on(index) {
+            continue;
+        }
+        let (kind, len) = (wanted.control >> (16 + 4 * index) & 3, wanted.control >> (18 + 4 * index) & 3);
+        let bytes = [1, 2, 8, 4][len as usize];
+        if kind == PORTS || kind == EXECUTION && bytes != 1 || !address.is_multiple_of(bytes) {
+            return Err(Errno::EINVAL);
+        }
+    }
+    Ok(())
+}
+
 /// Where the rights to protection keys are in the area, if it has them.
 fn key_rights_at() -> Option<usize> {
     cpu::key_rights_offset().filter(|offset| offset + KEY_RIGHTS_SIZE <= EXTENDED_MAX)
@@ -47,12 +74,18 @@ pub struct Registers {
     frame: TrapFrame,
     live: LiveRegisters,
     fpu: FpuState,
+    breakpoints: Breakpoints,
 }
 
 impl Registers {
     /// Those of the current thread.
     pub fn of(task: &Task, frame: &TrapFrame) -> Registers {
-        Registers { frame: *frame, live: task.thread.live_registers(), fpu: *task.thread.fpu() }
+        Registers {
+            frame: *frame,
+            live: task.thread.live_registers(),
+            fpu: *task.thread.fpu(),
+            breakpoints: task.thread.breakpoints(),
+        }
     }
 
     /// Makes them those of the current thread.
@@ -60,6 +93,7 @@ impl Registers {
         *frame = self.frame;
         task.thread.set_live_registers(self.live);
         task.thread.set_fpu(&self.fpu);
+        task.thread.set_breakpoints(self.breakpoints);
     }
 
     /// The general ones.
@@ -145,6 +179,34 @@ impl Registers {
             _ => return if value & 0xffff == 0 || value & 3 == 3 { Ok(()) } else { Err(Errno::EIO) },
         };
         *slot = value;
+        Ok(())
+    }
+
+    /// DR`index`, as a tracer sees it (`ptrace_get_debugreg`).
+    pub fn debug_word(&self, index: usize) -> u64 {
+        match index {
+            0..COUNT => self.breakpoints.addresses[index],
+            STATUS => self.breakpoints.status ^ STATUS_IDLE,
+            CONTROL => self.breakpoints.control,
+            _ => 0,
+        }
+    }
+
+    /// Sets DR`index` (`ptrace_set_debugreg`).
+    ///
+    /// # Errors
+    /// `EIO`: there is no such register. `EINVAL`: an address outside the user half, or not a multiple of the bytes that are watched there; a breakpoint that there is
+    /// not.
+    pub fn set_debug_word(&mut self, index: usize, value: u64) -> Result<(), Errno> {
+        let mut changed = self.breakpoints;
+        match index {
+            0..COUNT => changed.addresses[index] = value,
+            STATUS => changed.status = value ^ STATUS_IDLE,
+            CONTROL => changed.control = value,
+            _ => return Err(Errno::EIO),
+        }
+        check_breakpoints(&changed)?;
+        self.breakpoints = changed;
         Ok(())
     }
 

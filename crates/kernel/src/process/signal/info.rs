@@ -54,6 +54,8 @@ pub mod code {
     pub const TRAP_BRKPT: i32 = 1;
     /// Single step.
     pub const TRAP_TRACE: i32 = 2;
+    /// A breakpoint of the processor.
+    pub const TRAP_HWBKPT: i32 = 4;
     /// A filter refused a system call.
     pub const SYS_SECCOMP: i32 = 1;
     /// The program wants to hear of a system call.
