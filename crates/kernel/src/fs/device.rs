@@ -12,7 +12,7 @@ use super::file::{Body, File, Mappable, Ready, Whence};
 use super::inode::DeviceNumber;
 use super::io::{CHUNK, Sink, Supply, done_or_fault};
 use super::random;
-use super::tty::{self, TtyBody};
+use super::tty::{self, TtyBody, devpts, pty};
 use crate::errno::Errno;
 use crate::mm;
 use crate::process::Task;
@@ -58,6 +58,7 @@ pub const DEVICES: &[(&str, u32, DeviceNumber)] = &[
     ("userfaultfd", 0o600, DeviceNumber::new(10, 126)),
     ("tty", 0o666, DeviceNumber::new(5, 0)),
     ("console", 0o600, DeviceNumber::new(5, 1)),
+    ("ptmx", 0o666, devpts::MULTIPLEXER),
 ];
 
 /// Opens a device. `ENXIO` if there is no such one.
@@ -71,14 +72,22 @@ pub fn open(number: DeviceNumber) -> Result<Box<dyn Body>, Errno> {
         (number::MISCELLANEOUS, 126) => Simple::Userfault,
         (number::SERIAL, minor @ 64..) => {
             let tty = tty::tty(minor as usize - 64).ok_or(Errno::ENXIO)?;
-            return Ok(Box::new(TtyBody(tty)));
+            return Ok(Box::new(TtyBody::new(tty)));
         }
+        (pty::MAJOR, index) => return pty::open_slave(index),
         (number::ALTERNATE_TTY, 0) => {
             let session = crate::sched::with_current(|task| task.process.sid());
-            return Ok(Box::new(TtyBody(tty::controlling(session).ok_or(Errno::ENXIO)?)));
+            return Ok(Box::new(TtyBody::new(tty::controlling(session).ok_or(Errno::ENXIO)?)));
         }
         // The console is where the kernel's own lines go.
-        (number::ALTERNATE_TTY, 1) => return Ok(Box::new(TtyBody(tty::tty(3).ok_or(Errno::ENXIO)?))),
+        (number::ALTERNATE_TTY, 1) => return Ok(Box::new(TtyBody::new(tty::tty(3).ok_or(Errno::ENXIO)?))),
+        (number::ALTERNATE_TTY, 2) => {
+            let owner = crate::sched::with_current(|task| {
+                let credentials = task.credentials();
+                (credentials.fsuid, credentials.fsgid)
+            });
+            return pty::open_master(owner);
+        }
         _ => return Err(Errno::ENXIO),
     };
     Ok(Box::new(simple))
@@ -206,9 +215,12 @@ impl Source for ZeroFile {
 /// Makes a terminal that was just opened the controlling one of a session leader that has none (`tty_open_proc_set_tty`).
 pub fn opened(task: &Task, file: &Arc<File>) {
     let number = file.inode().device();
-    if number.major == number::SERIAL
-        && let Some(tty) = number.minor.checked_sub(64).and_then(|port| tty::tty(port as usize))
-    {
+    let tty = match number.major {
+        number::SERIAL => number.minor.checked_sub(64).and_then(|port| tty::tty(port as usize)),
+        pty::MAJOR => pty::slave(number.minor),
+        _ => None,
+    };
+    if let Some(tty) = tty {
         tty.adopt(task);
     }
 }

@@ -27,6 +27,8 @@ pub enum FsType {
     Nsfs,
     /// Files for those who map them alone.
     Secretmem,
+    /// `/dev/pts`.
+    Devpts,
 }
 
 impl FsType {
@@ -40,6 +42,7 @@ impl FsType {
             FsType::Sockfs => 0x534f_434b,
             FsType::AnonInode => 0x0904_1934,
             FsType::Nsfs => 0x6e73_6673,
+            FsType::Devpts => 0x1cd1,
             FsType::Secretmem => 0x5345_434d,
         }
     }

@@ -10,6 +10,7 @@ use super::dentry::{Dentry, Place};
 use super::inode::{Inode, Kind};
 use super::permission::{check_make, check_remove};
 use super::reserve;
+use super::superblock::FsType;
 use crate::errno::Errno;
 
 /// Held by whoever changes names, so that a check (is it empty, is it there, does it lie below itself) stays true until it is acted on.
@@ -30,6 +31,8 @@ bitflags! {
 pub fn check_can_hold(directory: &Dentry) -> Result<(), Errno> {
     match &directory.inode.kind {
         Kind::Directory if directory.is_removed() => Err(Errno::ENOENT),
+        // Names come and go with what they are of.
+        Kind::Directory if directory.inode.superblock.kind == FsType::Devpts => Err(Errno::EPERM),
         Kind::Directory => Ok(()),
         // In /proc a name that is not there cannot even be looked up in order to be made.
         Kind::Proc(_) => Err(Errno::ENOENT),
@@ -105,7 +108,8 @@ pub fn unlink(directory: &Arc<Dentry>, name: &[u8]) -> Result<(), Errno> {
             return Err(Errno::EISDIR);
         }
         check_remove(directory, &child)?;
-        if !matches!(directory.inode.kind, Kind::Directory) {
+        let fixed = directory.inode.superblock.kind == FsType::Devpts;
+        if fixed || !matches!(directory.inode.kind, Kind::Directory) {
             return Err(Errno::EPERM);
         }
         if child.mounted().is_some() {

@@ -7,6 +7,7 @@ use super::futex::{self, Leaving};
 use super::signal::info::code;
 use super::signal::{Signal, fatal_pending};
 use super::{Process, Task, pid_namespace, ptrace, restore_point, timer, tree};
+use crate::fs::tty;
 use crate::mm::uaccess;
 use crate::sched;
 
@@ -119,6 +120,9 @@ fn leave(task: &Arc<Task>, status: ExitStatus) {
     crate::syscall::ipc::semaphores::process_ended(process.pid);
     let program = process.exe.lock().take();
     drop(program);
+    if process.sid() == process.pid {
+        tty::leader_leaves(process.pid, tty::Leaving::End);
+    }
     restore_point::forget(task);
     let never_run = process.handed_over.lock().take();
     drop(never_run);

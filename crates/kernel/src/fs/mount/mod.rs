@@ -343,6 +343,10 @@ pub fn mount_standard() -> Result<(), Errno> {
         // An archive may hold a link or a file of that name: then there is nowhere to mount.
         if directory.inode.is_directory() {
             first().mount(kind.as_bytes(), &directory, kind.as_bytes(), 0)?;
+            let terminals = directory.uncovered().child(b"pts");
+            if let (Ok(terminals), "devtmpfs") = (terminals, kind) {
+                first().mount(b"devpts", &terminals, b"devpts", 0)?;
+            }
         }
     }
     Ok(())

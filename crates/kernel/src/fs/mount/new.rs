@@ -15,11 +15,12 @@ use crate::fs::procfs;
 use crate::fs::regular::Regular;
 use crate::fs::superblock::{FsType, Superblock};
 use crate::fs::tree;
+use crate::fs::tty::devpts;
 use crate::process::pid_namespace::PidNamespace;
 use crate::sched;
 
 /// The file systems that can be mounted. None needs a device.
-pub const KNOWN: &[&str] = &["sysfs", "tmpfs", "proc", "devtmpfs", "ramfs"];
+pub const KNOWN: &[&str] = &["sysfs", "tmpfs", "proc", "devtmpfs", "devpts", "ramfs"];
 
 /// A directory of a new file system that is nobody's entry: its own `.`, and its own `..`.
 pub(super) fn directory(superblock: &Arc<Superblock>, permissions: u32) -> Arc<Inode> {
@@ -34,12 +35,14 @@ pub(super) fn root(kind: &str, place: Place) -> Result<Arc<Dentry>, Errno> {
             procfs::root_inode(&namespace.unwrap_or_else(|| PidNamespace::first().clone()))
         }
         "sysfs" => directory(&Superblock::new(FsType::Sysfs), 0o555),
+        "devpts" => devpts::root_inode(),
         "devtmpfs" => directory(&Superblock::new(FsType::Tmpfs), 0o755),
         _ => directory(&Superblock::new(FsType::Tmpfs), 0o1777),
     };
     let root = Dentry::at(place, inode);
     match kind {
         "devtmpfs" => populate_devices(&root)?,
+        "devpts" => devpts::populate(&root),
         "sysfs" => populate_system(&root)?,
         _ => {}
     }
@@ -53,6 +56,10 @@ fn populate_devices(root: &Arc<Dentry>) -> Result<(), Errno> {
             Ok(Inode::new(superblock, Kind::Character(number), Attributes::new(permissions)))
         })?;
     }
+    // Where the pseudo-terminals are mounted.
+    tree::create(root, b"pts", || {
+        Ok(Inode::new(superblock, Kind::Directory, Attributes { links: 1, ..Attributes::new(0o755) }))
+    })?;
     let links = [
         ("fd", "/proc/self/fd"),
         ("stdin", "/proc/self/fd/0"),

@@ -157,8 +157,8 @@ fn stat(task: &Arc<Task>, namespace: &PidNamespace, out: &mut Vec<u8>) {
     text.put(format_args!("{} (", namespace.number_of(task.pid)));
     text.bytes(&task.comm());
     let (tty_number, foreground) = match terminal {
-        Some(tty) => ((4 << 8) | tty.minor(), i64::from(namespace.number_of(tty.foreground()))),
-        None => (0, -1),
+        Some(tty) => (tty.number().encode(), i64::from(namespace.number_of(tty.foreground()))),
+        None => (0_u64, -1),
     };
     // Fields in the order of proc_pid_stat(5), from the state (3) to the exit code (52).
     text.put(format_args!(

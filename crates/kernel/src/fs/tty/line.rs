@@ -37,8 +37,8 @@ pub type Echo = SmallVec<[u8; 8]>;
 
 impl Line {
     /// No input yet.
-    pub const fn new() -> Line {
-        Line { termios: Termios::new(), ready: VecDeque::new(), lines: VecDeque::new(), editing: VecDeque::new() }
+    pub const fn new(termios: Termios) -> Line {
+        Line { termios, ready: VecDeque::new(), lines: VecDeque::new(), editing: VecDeque::new() }
     }
 
     fn canonical(&self) -> bool {
@@ -148,6 +148,11 @@ impl Line {
             }
         }
         send(byte);
+    }
+
+    /// Whether a byte that comes in would be kept, or dropped although nothing could be read to make room: else its sender is to wait.
+    pub fn takes_more(&self) -> bool {
+        self.ready.len() + self.editing.len() < BUFFER - 1 || !self.readable()
     }
 
     /// Whether output passes unchanged.

@@ -1,6 +1,8 @@
-//! Terminals: the serial ports with a line discipline, and job control as far as a shell needs it.
+//! Terminals: the serial ports and pseudo-terminals ([`pty`]) with a line discipline, and job control.
 
+pub mod devpts;
 pub mod line;
+pub mod pty;
 pub mod termios;
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -10,16 +12,20 @@ use linux_raw_sys::{general as raw, ioctl};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use self::line::Line;
+use self::pty::Pair;
 use self::termios::Termios;
 use super::file::{Body, File, Ready};
+use super::inode::DeviceNumber;
 use super::io::{PageBuffer, Sink, Supply, done_or_fault};
-use crate::arch::serial;
+use super::poll;
+use crate::arch::{Serial, serial};
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::Task;
 use crate::process::signal::Signal;
 use crate::process::signal::send::send_signal_to_group;
 use crate::process::tree::is_orphaned_group;
+use crate::sched::WaitQueue;
 use crate::syscall::SysResult;
 
 /// Size of a terminal's window (`struct winsize`).
@@ -32,9 +38,17 @@ pub struct Window {
     height: u16,
 }
 
-/// A terminal on a serial port.
+/// What is at the other end of a terminal.
+enum Wire {
+    /// A serial port.
+    Serial(usize),
+    /// A program: the master of a pseudo-terminal.
+    Pair(Pair),
+}
+
+/// A terminal.
 pub struct Tty {
-    port: usize,
+    wire: Wire,
     line: Mutex<Line>,
     window: Mutex<Window>,
     /// The session that it controls; 0 for none.
@@ -52,15 +66,43 @@ pub fn tty(number: usize) -> Option<&'static Tty> {
 
 /// The terminal that controls a session.
 pub fn controlling(session: u32) -> Option<&'static Tty> {
-    TTYS.iter().find(|tty| tty.session() == session && session != 0)
+    first(|tty| tty.session() == session && session != 0 && !tty.is_hung_up())
 }
 
-/// Whether a terminal controls a session.
+fn first(wanted: impl Fn(&'static Tty) -> bool) -> Option<&'static Tty> {
+    TTYS.iter().find(|tty| wanted(tty)).or_else(|| pty::find(wanted))
+}
+
+/// Why a session is to have no terminal any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leaving {
+    /// Its leader has ended.
+    End,
+    /// Its leader lets it go.
+    Release,
+}
+
+/// The terminal of the session that `leader` leads controls it no more: who is in the foreground, or was when it was hung up, is told (`disassociate_ctty` of Linux's
+/// `drivers/tty/tty_jobctrl.c`).
+pub fn leader_leaves(leader: u32, why: Leaving) {
+    let Some(tty) = first(|tty| tty.session() == leader) else { return };
+    let foreground = tty.foreground();
+    let goes_on = why == Leaving::Release || tty.is_hung_up();
+    tty.release();
+    if foreground != 0 {
+        send_signal_to_group(foreground, Signal::HUP);
+        if goes_on {
+            send_signal_to_group(foreground, Signal::CONT);
+        }
+    }
+}
+
+/// Whether a terminal on a serial port controls a session.
 pub fn any_controlling() -> bool {
     TTYS.iter().any(|tty| tty.session() != 0)
 }
 
-/// Takes what has come in at terminals that control a session, so that Ctrl-C works while nobody reads. Called at every timer tick.
+/// Takes what has come in at serial ports whose terminals control a session, so that Ctrl-C works while nobody reads. Called at every timer tick.
 pub fn poll_controlling() {
     for tty in TTYS.iter().filter(|tty| tty.session() != 0) {
         tty.pump();
@@ -69,18 +111,41 @@ pub fn poll_controlling() {
 
 impl Tty {
     const fn new(port: usize) -> Tty {
+        Tty::on(Wire::Serial(port), Termios::new())
+    }
+
+    const fn on(wire: Wire, termios: Termios) -> Tty {
         Tty {
-            port,
-            line: Mutex::new(Line::new()),
+            wire,
+            line: Mutex::new(Line::new(termios)),
             window: Mutex::new(Window { rows: 0, columns: 0, width: 0, height: 0 }),
             session: AtomicU32::new(0),
             foreground: AtomicU32::new(0),
         }
     }
 
-    /// Device number: major 4, minor 64 on.
-    pub fn minor(&self) -> u32 {
-        64 + self.port as u32
+    /// Device number: major 4, minor 64 on; major 136.
+    pub fn number(&self) -> DeviceNumber {
+        match &self.wire {
+            Wire::Serial(port) => DeviceNumber::new(4, 64 + *port as u32),
+            Wire::Pair(pair) => DeviceNumber::new(pty::MAJOR, pair.index),
+        }
+    }
+
+    /// Who waits for input.
+    fn readers(&self) -> &WaitQueue {
+        match &self.wire {
+            Wire::Serial(port) => &serial(*port).readers,
+            Wire::Pair(pair) => &pair.slaves,
+        }
+    }
+
+    /// Lets those look again who wait for input or its settings.
+    fn announce(&self) {
+        self.readers().wake_all();
+        if matches!(self.wire, Wire::Pair(_)) {
+            poll::notify();
+        }
     }
 
     /// The session that it controls; 0 for none.
@@ -110,7 +175,8 @@ impl Tty {
 
     /// Moves what the device has into the line discipline.
     fn pump(&self) {
-        let device = serial(self.port);
+        let Wire::Serial(port) = self.wire else { return };
+        let device = serial(port);
         let mut received = false;
         loop {
             // From before the byte is taken until it is echoed: several processors may be at this, and bytes keep their order.
@@ -150,6 +216,9 @@ impl Tty {
     }
 
     fn read(&self, file: &File, out: &mut dyn Sink) -> SysResult {
+        if self.is_hung_up() {
+            return Ok(0);
+        }
         crate::sched::with_current(|task| self.check_foreground(task, Signal::TTIN))?;
         if out.room() == 0 {
             return Ok(0);
@@ -158,7 +227,7 @@ impl Tty {
         let mut attempt = || {
             self.pump();
             let mut line = self.line.lock();
-            if !line.readable() && self.returns_empty(&line) {
+            if self.is_hung_up() || !line.readable() && self.returns_empty(&line) {
                 return Some(0);
             }
             let taken = line.take(bytes.len().min(out.room()))?;
@@ -167,8 +236,11 @@ impl Tty {
         let len = match attempt() {
             Some(len) => len,
             None if file.non_blocking() => return Err(Errno::EAGAIN),
-            None => serial(self.port).readers.wait_until(attempt)?,
+            None => self.readers().wait_until(attempt)?,
         };
+        if let Wire::Pair(pair) = &self.wire {
+            pair.tell_master();
+        }
         let put = out.put(&bytes[..len]);
         if put < len { done_or_fault(put) } else { Ok(put) }
     }
@@ -181,7 +253,10 @@ impl Tty {
             && termios.characters[raw::VTIME as usize] == 0
     }
 
-    fn write(&self, from: &mut dyn Supply) -> SysResult {
+    fn write(&self, file: &File, from: &mut dyn Supply) -> SysResult {
+        if self.is_hung_up() {
+            return Err(Errno::EIO);
+        }
         let tostop = self.line.lock().termios.has_local(raw::TOSTOP);
         if tostop {
             crate::sched::with_current(|task| self.check_foreground(task, Signal::TTOU))?;
@@ -192,7 +267,17 @@ impl Tty {
         while from.remaining() > 0 {
             let want = from.remaining().min(bytes.len());
             let took = from.take(&mut bytes[..want]);
-            self.send(&bytes[..took]);
+            match &self.wire {
+                Wire::Serial(port) => self.send(serial(*port), &bytes[..took]),
+                Wire::Pair(pair) => {
+                    let sent = pair.send(&self.line, &bytes[..took], file.non_blocking());
+                    match sent {
+                        Ok(sent) if sent == took => {}
+                        Ok(sent) => return Ok(done + sent),
+                        Err(error) => return if done > 0 { Ok(done) } else { Err(error) },
+                    }
+                }
+            }
             done += took;
             if took < want {
                 return done_or_fault(done);
@@ -201,8 +286,7 @@ impl Tty {
         Ok(done)
     }
 
-    fn send(&self, bytes: &[u8]) {
-        let device = serial(self.port);
+    fn send(&self, device: &Serial, bytes: &[u8]) {
         let line = self.line.lock();
         if line.output_is_raw() {
             drop(line);
@@ -247,7 +331,7 @@ impl Tty {
                 }
                 line.set_termios(termios);
                 drop(line);
-                serial(self.port).readers.wake_all();
+                self.announce();
             }
             ioctl::TIOCGWINSZ => uaccess::write(argument, &*self.window.lock())?,
             ioctl::TIOCSWINSZ => {
@@ -286,7 +370,7 @@ impl Tty {
                     return Err(Errno::ENOTTY);
                 }
                 if task.tgid == task.process.sid() {
-                    self.release();
+                    leader_leaves(task.tgid, Leaving::Release);
                 }
             }
             ioctl::FIONREAD => {
@@ -307,38 +391,85 @@ impl Tty {
             raw::TCIFLUSH | raw::TCIOFLUSH => {
                 self.pump();
                 self.line.lock().discard();
-                Ok(())
+                if let (Wire::Pair(pair), raw::TCIOFLUSH) = (&self.wire, queue as u32) {
+                    pair.discard_output();
+                }
             }
-            raw::TCOFLUSH => Ok(()),
-            _ => Err(Errno::EINVAL),
+            raw::TCOFLUSH => {
+                if let Wire::Pair(pair) = &self.wire {
+                    pair.discard_output();
+                }
+            }
+            _ => return Err(Errno::EINVAL),
         }
+        if let Wire::Pair(pair) = &self.wire {
+            pair.tell_master();
+        }
+        Ok(())
+    }
+
+    /// The master is gone.
+    fn is_hung_up(&self) -> bool {
+        matches!(&self.wire, Wire::Pair(pair) if pair.is_hung_up())
+    }
+
+    fn ready(&self) -> Ready {
+        self.pump();
+        let mut ready = match &self.wire {
+            Wire::Serial(_) => Ready::WRITABLE,
+            Wire::Pair(pair) if pair.is_hung_up() => {
+                return Ready::READABLE | Ready::WRITABLE | Ready::ERROR | Ready::HANG_UP;
+            }
+            Wire::Pair(pair) if pair.has_room() => Ready::WRITABLE,
+            Wire::Pair(_) => Ready::empty(),
+        };
+        ready.set(Ready::READABLE, self.line.lock().readable());
+        ready
     }
 }
 
 /// An open terminal.
-pub struct TtyBody(pub &'static Tty);
+pub struct TtyBody(&'static Tty);
+
+impl TtyBody {
+    /// Opens it. Of a pseudo-terminal that is [`pty::open_slave`]'s to permit.
+    pub fn new(tty: &'static Tty) -> TtyBody {
+        if let Wire::Pair(pair) = &tty.wire {
+            pair.slave_opened();
+        }
+        TtyBody(tty)
+    }
+}
+
+impl Drop for TtyBody {
+    fn drop(&mut self) {
+        if let Wire::Pair(pair) = &self.0.wire {
+            pair.slave_closed();
+        }
+    }
+}
 
 impl Body for TtyBody {
     fn read(&self, file: &File, _at: Option<u64>, out: &mut dyn Sink) -> SysResult {
         self.0.read(file, out)
     }
 
-    fn write(&self, _file: &File, _at: Option<u64>, from: &mut dyn Supply) -> SysResult {
-        self.0.write(from)
+    fn write(&self, file: &File, _at: Option<u64>, from: &mut dyn Supply) -> SysResult {
+        self.0.write(file, from)
     }
 
     fn ready(&self, _file: &File) -> Ready {
-        self.0.pump();
-        let mut ready = Ready::WRITABLE;
-        ready.set(Ready::READABLE, self.0.line.lock().readable());
-        ready
+        self.0.ready()
     }
 
     fn changes_unannounced(&self) -> bool {
-        true
+        matches!(self.0.wire, Wire::Serial(_))
     }
 
     fn ioctl(&self, task: &Task, _file: &File, request: u32, argument: u64) -> SysResult {
+        if self.0.is_hung_up() {
+            return Err(if request == ioctl::TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO });
+        }
         self.0.control(task, request, argument)
     }
 }

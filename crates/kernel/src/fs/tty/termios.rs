@@ -60,6 +60,11 @@ impl Termios {
         }
     }
 
+    /// What Linux gives to a new pseudo-terminal: 38400 baud.
+    pub const fn of_pair() -> Termios {
+        Termios { control: raw::B38400 | raw::CS8 | raw::CREAD, ..Termios::new() }
+    }
+
     /// Whether all of an input flag's bits are set.
     pub fn has_input(&self, flag: u32) -> bool {
         self.input & flag == flag
