@@ -60,7 +60,8 @@ pub enum Call {
     /// setrlimit of the soft limit: what the process has of that resource now, and so many bytes more; `u64::MAX` for no limit. Of RLIMIT_MEMLOCK it is
     /// just `more`, and the process gives up the right to lock more than that.
     Limit { resource: u32, more: u64 },
-    /// prctl(PR_SET_MM, PR_SET_MM_MAP): the heap starts at `addr` and ends there, everything else is [`crate::window::ELSEWHERE`].
+    /// prctl(PR_SET_MM, PR_SET_MM_MAP): the heap starts at `addr` and ends there, everything else is [`crate::window::ELSEWHERE`]; from there on there are
+    /// as many bytes of data as the process has outside the window, since brk holds heap and data against a limit that counts those.
     SetHeap { addr: u64 },
     /// brk.
     Break { addr: u64 },
@@ -201,9 +202,12 @@ pub fn mix(hash: u64, word: u64) -> u64 {
 /// Offsets in a page of the words that make up [`crate::Look::content`] of it; stores go to them too.
 pub const SAMPLES: [u64; 4] = [0, 8, 2048, 4088];
 
-/// `struct prctl_mm_map` with the heap at `addr`: eleven addresses, the heap's the fifth and sixth; no auxiliary vector, no executable.
-pub fn heap_at(addr: u64) -> [u64; 13] {
+/// `struct prctl_mm_map` with the heap at `addr`, and `data` bytes of data: eleven addresses, the end of the code (there must be some) the second, that of
+/// the data the fourth, the heap's the two behind it; no auxiliary vector, no executable.
+pub fn heap_at(addr: u64, data: u64) -> [u64; 13] {
     let mut map = [crate::window::ELSEWHERE; 13];
+    map[1] += 1;
+    map[3] += data;
     map[4..6].fill(addr);
     map[11..].copy_from_slice(&[0, u64::from(u32::MAX) << 32]);
     map

@@ -20,6 +20,7 @@ static const unsigned long base = WINDOW_BASE, end = WINDOW_END;
 static volatile int *turn;  // shared by all processes: the step that is done now
 static volatile int *pids;  // of all processes
 static int me;
+static unsigned long data_outside;
 static sigjmp_buf back;
 static volatile int signal_number, signal_code;
 
@@ -67,14 +68,18 @@ static long read_file(int fd, long offset) {
 
 static long write_file(int fd, long offset, unsigned long word) { return pwrite(fd, &word, 8, offset); }
 
-static long limit(int resource, unsigned long more) {
+static unsigned long used(const char *name) {
   char line[256];
-  const char *name = resource == RLIMIT_AS ? "VmSize:" : resource == RLIMIT_DATA ? "VmData:" : "none";
-  unsigned long used = 0;
+  unsigned long bytes = 0;
   FILE *status = fopen("/proc/self/status", "r");
   while (fgets(line, sizeof line, status))
-    if (strncmp(line, name, strlen(name)) == 0) used = strtoul(line + strlen(name), 0, 10) * 1024;
+    if (strncmp(line, name, strlen(name)) == 0) bytes = strtoul(line + strlen(name), 0, 10) * 1024;
   fclose(status);
+  return bytes;
+}
+
+static long limit(int resource, unsigned long more) {
+  const char *name = resource == RLIMIT_AS ? "VmSize:" : resource == RLIMIT_DATA ? "VmData:" : "none";
   struct rlimit limits;
   if (getrlimit(resource, &limits) != 0) return -1;
   if (resource == RLIMIT_MEMLOCK) {  // without CAP_IPC_LOCK
@@ -84,7 +89,7 @@ static long limit(int resource, unsigned long more) {
     sets[1] &= ~(1u << 14);
     syscall(SYS_capset, head, sets);
   }
-  limits.rlim_cur = more == RLIM_INFINITY ? limits.rlim_max : used + more;
+  limits.rlim_cur = more == RLIM_INFINITY ? limits.rlim_max : used(name) + more;
   return setrlimit(resource, &limits);
 }
 
@@ -92,6 +97,8 @@ static long set_heap(unsigned long at) {
   const unsigned long else_where = 0x700000000000;
   unsigned long map[13];
   for (int i = 0; i < 11; i++) map[i] = i == 4 || i == 5 ? at : else_where;
+  map[1]++;                // code there must be
+  map[3] += data_outside;  // brk holds heap and data against a limit that counts it
   map[11] = 0;
   map[12] = 0xfffffffful << 32;
   return prctl(PR_SET_MM, PR_SET_MM_MAP, map, sizeof map, 0);
@@ -195,6 +202,7 @@ int main(void) {
   pids = turn + 1;
   pids[0] = getpid();
   fill();
+  data_outside = used("VmData:");
   prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   struct sigaction action = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_NODEFER};
   sigaction(SIGSEGV, &action, 0);

@@ -80,6 +80,37 @@ fn sequences() -> Vec<(&'static str, Wanted, Vec<Call>)> {
             ],
         ),
         (
+            "a heap counts whole against RLIMIT_DATA, with the holes in it, and what grows with all other data",
+            Equal,
+            vec![
+                Call::SetHeap { addr: page(0) },
+                Call::Break { addr: page(8) },
+                Call::Unmap { addr: page(2), len: 2 * PAGE },
+                Call::Limit { resource: RLIMIT_DATA, more: 0 },
+                Call::Break { addr: page(8) - 1 },
+                Call::Break { addr: page(6) + 1 },
+                Call::Break { addr: page(6) },
+                map(12, 2, RW, PRIVATE),
+                Call::Break { addr: page(5) },
+                map(14, 1, RW, PRIVATE),
+                Call::Break { addr: page(6) },
+                store(4),
+            ],
+        ),
+        (
+            "a heap that starts within a page extends the area of that page, one that starts with a page does not",
+            Equal,
+            vec![
+                map(0, 2, RW, PRIVATE),
+                Call::SetHeap { addr: page(1) + 100 },
+                Call::Break { addr: page(4) },
+                map(10, 2, RW, PRIVATE),
+                Call::SetHeap { addr: page(12) },
+                Call::Break { addr: page(14) },
+                Call::Break { addr: page(16) },
+            ],
+        ),
+        (
             "what stays counts against RLIMIT_AS when the target has gone",
             Equal,
             vec![
@@ -199,6 +230,15 @@ fn sequences() -> Vec<(&'static str, Wanted, Vec<Call>)> {
     ]
 }
 
+/// Where both sides refuse to move the heap, no call about it is compared.
+fn heap_moves(helper: &mut Helper) {
+    let calls = [Call::SetHeap { addr: page(0) + 8 }, Call::Break { addr: page(2) }, store(1)];
+    helper.begin(&calls.map(|call| Op { process: 0, call })).expect("a helper");
+    let (steps, _) = helper.finish().expect("an answer");
+    let results: Vec<i64> = steps.iter().map(|step| step.outcome.value).collect();
+    assert_eq!(results, [0, page(2) as i64, 1], "the heap of a process of the host is in the window");
+}
+
 fn main() -> ExitCode {
     // A part of a name, and options of the usual harness, which there is nothing to do for.
     let part = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
@@ -206,7 +246,8 @@ fn main() -> ExitCode {
         eprintln!("cannot switch off random addresses: {error}");
         return ExitCode::FAILURE;
     }
-    let helper = Helper::start().expect("a helper");
+    let mut helper = Helper::start().expect("a helper");
+    heap_moves(&mut helper);
     let mut pair = Pair::new(helper).expect("a machine");
     let mut failed = 0;
     for (name, wanted, calls) in sequences().into_iter().filter(|(name, ..)| name.contains(&part)) {

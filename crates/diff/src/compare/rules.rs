@@ -141,6 +141,8 @@ pub struct History {
     refused: Vec<u64>,
     /// Where areas that MREMAP_DONTUNMAP or fork has unlocked, and what was moved of them, started and ended.
     unlocked: Vec<u64>,
+    /// Where heaps were put: they are empty there at first.
+    heaps: Vec<u64>,
     /// MREMAP_DONTUNMAP has unlocked something, or mlockall has locked everything.
     twice: bool,
 }
@@ -186,6 +188,7 @@ impl History {
                     }
                 }
             }
+            Call::SetHeap { addr } => self.heaps.push(addr),
             Call::LockAll { flags } => self.twice |= flags & 1 != 0 && outcome.value == 0,
             Call::Fork { .. } => self.unlocked.extend(locked_lines(before).flat_map(|line| [line.start, line.end])),
             _ => {}
@@ -302,6 +305,14 @@ pub fn same_look(ours: &Look, theirs: &Look, history: &History, tally: &mut Tall
             join(&mut joined, next);
             rule.count(tally, 1);
             others = more;
+        }
+        // An empty heap is in no line that ends or starts there, and in one that does neither.
+        let cut_at = |at: u64| ours.areas.iter().chain(&theirs.areas).any(|area| area.start == at);
+        let empty_heap = |at: &u64| our.start < *at && *at < our.end && cut_at(*at);
+        if [&our.name, &joined.name].map(String::as_str).iter().all(|name| matches!(*name, "" | HEAP))
+            && history.heaps.iter().any(empty_heap)
+        {
+            joined.name.clone_from(&our.name);
         }
         if joined.flags != our.flags {
             let guarded = joined.flags.len();

@@ -254,9 +254,9 @@ fn file_seals(g: &mut Generator<'_>) -> Option<Call> {
 }
 
 fn limit(g: &mut Generator<'_>) -> Option<Call> {
-    // RLIMIT_DATA, RLIMIT_STACK, RLIMIT_MEMLOCK, RLIMIT_AS. brk holds the heap against RLIMIT_DATA, other than everything else not relative to what there is.
-    let mut resources = vec![9];
-    let counts = [(2, g.heap == Heap::None), (3, g.menu.has(Group::GrowsDown)), (8, g.menu.has(Group::Locks))];
+    // RLIMIT_DATA, RLIMIT_AS, RLIMIT_STACK, RLIMIT_MEMLOCK.
+    let mut resources = vec![2, 9];
+    let counts = [(3, g.menu.has(Group::GrowsDown)), (8, g.menu.has(Group::Locks))];
     resources.extend(counts.iter().filter(|(_, counts)| *counts).map(|(resource, _)| *resource));
     let resource = g.one_of(&resources);
     let more = match g.once_in(3) {

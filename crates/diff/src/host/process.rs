@@ -29,7 +29,7 @@ pub fn run(shared: Shared, me: u8) -> ! {
     let header = shared.header();
     // Nothing outlives the command, even if it ends in the middle of a sequence.
     call!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-    let mut process = Process { shared };
+    let mut process = Process { shared, data_outside: used(libc::RLIMIT_DATA) };
     process.open_own_files();
     loop {
         let turn = header.turn.load(Acquire);
@@ -72,6 +72,8 @@ pub fn give_turn_on(shared: Shared, mut next: u32) {
 
 struct Process {
     shared: Shared,
+    /// Bytes that count against RLIMIT_DATA and are not in the window, which was empty when they were counted.
+    data_outside: u64,
 }
 
 impl Process {
@@ -136,7 +138,7 @@ impl Process {
             }
             Call::Limit { resource, more } => limit(resource, more),
             Call::SetHeap { addr } => {
-                let map = heap_at(addr);
+                let map = heap_at(addr, self.data_outside);
                 call!(libc::SYS_prctl, libc::PR_SET_MM, libc::PR_SET_MM_MAP, map.as_ptr(), size_of_val(&map), 0)
             }
             Call::Break { addr } => match call!(libc::SYS_brk, addr) {

@@ -123,7 +123,7 @@ impl Machine {
             space.map(MapRequest { placement, len: end - start, flags, backing, page_offset: 0 })
         };
         let filler = || Backing::Object(self.filler.clone());
-        let buffer_end = BUFFER + BUFFER_PAGES * PAGE;
+        let buffer_end = BUFFER + BUFFER_BYTES;
         let top = foldspace::addr::USER_END.get();
         for (start, end) in [(0x1_0000, BASE), (END, BUFFER), (buffer_end, top)] {
             map(start, end, VmaFlags::SHARED, filler())?;
@@ -141,6 +141,9 @@ impl Machine {
 pub fn name_address(number: usize) -> u64 {
     BUFFER + number as u64 * 128
 }
+
+/// All private memory outside the window.
+pub const BUFFER_BYTES: u64 = BUFFER_PAGES * PAGE;
 
 /// Where mincore's answers go.
 pub const ANSWERS: u64 = BUFFER + PAGE;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::disturb::Disturber;
 use super::file::{Open, unsigned};
-use super::machine::{ANSWERS, Machine, name_address};
+use super::machine::{ANSWERS, BUFFER_BYTES, Machine, name_address};
 use super::process::Process;
 use crate::Step;
 use crate::look::{Inodes, Look, entries};
@@ -137,7 +137,7 @@ impl<'m> World<'m> {
             Call::Seal { addr, len, flags } => nothing(linux::mseal(process, addr, len, flags)),
             Call::Limit { resource, more } => limit(&process.space, resource, more),
             Call::SetHeap { addr } => {
-                let map = heap_at(addr);
+                let map = heap_at(addr, BUFFER_BYTES);
                 write_words(&process.space, ANSWERS, &map);
                 let option = libc::PR_SET_MM_MAP as u64;
                 nothing(linux::prctl_set_mm(process, option, ANSWERS, size_of_val(&map) as u64, 0))

@@ -52,7 +52,7 @@ impl AddressSpace {
             }
             // Before the larger heap can be seen: nothing else is mapped there.
             self.marks.set(Marks { brk: end, ..Marks::from(&*layout) });
-            let extended = if old == aligned(layout.start_brk)? {
+            let extended = if old == layout.start_brk {
                 self.begin_heap(guard, &layout, wanted)
             } else {
                 let request = MapRequest {
@@ -77,8 +77,8 @@ impl AddressSpace {
         Ok(end)
     }
 
-    /// The first area of the heap. It does not become one with the program's zero-filled data right below, as anything else would: Linux looks
-    /// for an area to extend only from the start of the heap on (`vma_prev_limit` in its brk).
+    /// The first area of a heap that starts at a page. It does not become one with the program's zero-filled data right below, as anything else would:
+    /// Linux looks for an area to extend only from the start of the heap on (`vma_prev_limit` in its brk).
     fn begin_heap(&self, guard: &Guard, layout: &Layout, range: PageRange) -> Result<()> {
         let totals = self.vmas.load(guard).summary().totals;
         let flags = self.new_flags(layout, HEAP);
