@@ -57,3 +57,39 @@ impl core::error::Error for Error {}
 
 /// `core::result::Result` with [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+    use alloc::string::{String, ToString};
+
+    use super::Error;
+    use crate::migrate::NotMoved;
+
+    /// Who logs an error finds out which it was.
+    #[test]
+    fn no_two_errors_say_the_same() {
+        let errors = [
+            Error::OutOfMemory,
+            Error::NoRoom,
+            Error::TooManyVmas,
+            Error::BadRange,
+            Error::NotMapped,
+            Error::AlreadyMapped,
+            Error::AccessDenied,
+            Error::LockLimit,
+            Error::Sealed,
+            Error::CommitLimit,
+            Error::WrongKind,
+            Error::Busy,
+            Error::Poisoned,
+        ];
+        let said: BTreeSet<String> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), errors.len());
+        let reasons = [NotMoved::Unused, NotMoved::Fixed, NotMoved::Busy, NotMoved::OutOfMemory];
+        let said: BTreeSet<String> = reasons.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), reasons.len());
+        assert_eq!(NotMoved::from(Error::OutOfMemory).to_string(), Error::OutOfMemory.to_string());
+        assert_eq!(NotMoved::from(Error::Poisoned), NotMoved::Busy);
+    }
+}

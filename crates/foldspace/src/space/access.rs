@@ -82,7 +82,7 @@ impl AddressSpace {
                     Err(_) => break,
                 }
             };
-            if copied {
+            if copied.is_some() {
                 done += bytes;
             } else if self.fault(addr, Access::Write).is_err() {
                 break;
@@ -94,28 +94,24 @@ impl AddressSpace {
     /// The aligned 32-bit word at `addr`, in one piece; `None` if a load would fault now: call [`AddressSpace::fault`] and try again. Never faults
     /// and never waits itself, so it can be asked under a lock.
     pub fn word_now(&self, addr: VirtAddr) -> Option<u32> {
-        let mut word = None;
         // SeqCst, here and below: a program expects of its words what its own locked instructions do.
-        self.with_word(addr, Access::Read, |atomic| word = Some(atomic.load(Ordering::SeqCst)));
-        word
+        self.with_word(addr, Access::Read, |atomic| atomic.load(Ordering::SeqCst))
     }
 
     /// Changes the aligned 32-bit word at `addr` in one step, as a program's locked instruction would; `change` says what it becomes, or `None` to
     /// leave it, and may be asked more than once. Returns what it was; `None` if a store would fault now, as for [`AddressSpace::word_now`].
     pub fn update_word_now(&self, addr: VirtAddr, change: impl FnMut(u32) -> Option<u32>) -> Option<u32> {
-        let mut before = None;
         self.with_word(addr, Access::Write, |atomic| {
             let result = atomic.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change);
-            before = Some(result.unwrap_or_else(|word| word));
-        });
-        before
+            result.unwrap_or_else(|word| word)
+        })
     }
 
-    fn with_word(&self, addr: VirtAddr, access: Access, act: impl FnOnce(&AtomicU32)) {
+    fn with_word<T>(&self, addr: VirtAddr, access: Access, act: impl FnOnce(&AtomicU32) -> T) -> Option<T> {
         if addr >= USER_END || addr.get() % 4 != 0 {
-            return;
+            return None;
         }
-        self.with_page(addr, access, |frame| act(self.memory.word_of_frame(frame, addr.page_offset())));
+        self.with_page(addr, access, |frame| act(self.memory.word_of_frame(frame, addr.page_offset())))
     }
 
     /// Like [`AddressSpace::read`], also where the VMA allows no access at all: what a debugger sees. Nothing of what is secret.
@@ -222,7 +218,7 @@ impl AddressSpace {
         let mut done = 0;
         while done < len {
             let Some((addr, offset, bytes)) = chunk(start, done, len) else { break };
-            if self.with_page(addr, access, |frame| each(frame, offset, done, bytes)) {
+            if self.with_page(addr, access, |frame| each(frame, offset, done, bytes)).is_some() {
                 done += bytes;
             } else if self.fault(addr, access).is_err() {
                 break;
@@ -231,11 +227,11 @@ impl AddressSpace {
         done
     }
 
-    /// Calls `act` with the frame at `addr` if it is present and `access` is allowed. Pinned, so that it is not reused meanwhile.
+    /// What `act` says of the frame at `addr`, if it is present and `access` is allowed. Pinned, so that it is not reused meanwhile.
     ///
     /// A store also holds the lock of the root: fork shares under it, so a store through the direct map comes before the fork, or
     /// finds that it has to fault first. (A processor's stores are stopped by the shootdown.)
-    pub(super) fn with_page(&self, addr: VirtAddr, access: Access, act: impl FnOnce(Frame)) -> bool {
+    pub(super) fn with_page<T>(&self, addr: VirtAddr, access: Access, act: impl FnOnce(Frame) -> T) -> Option<T> {
         let _guard = self.memory.pin();
         let _root = (access == Access::Write).then(|| self.tables().lock());
         let leaf = self.tables().look(addr);
@@ -243,10 +239,7 @@ impl AddressSpace {
         let marks = if access == Access::Write { Entry::ACCESSED | Entry::DIRTY } else { Entry::ACCESSED };
         // What a processor would note of the access.
         let present = leaf.entry.is_present() && allowed && self.tables().mark(&leaf, addr, marks);
-        if present {
-            act(leaf.entry.frame());
-        }
-        present
+        present.then(|| act(leaf.entry.frame()))
     }
 }
 

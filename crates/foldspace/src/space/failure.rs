@@ -17,11 +17,8 @@ impl AddressSpace {
     /// As [`AddressSpace::fault`].
     pub fn frame_at(&self, addr: VirtAddr) -> Result<Frame, Fault> {
         loop {
-            let mut found = None;
-            if self.with_page(addr, Access::Read, |frame| found = Some(frame)) {
-                if let Some(frame) = found {
-                    return Ok(frame);
-                }
+            if let Some(frame) = self.with_page(addr, Access::Read, |frame| frame) {
+                return Ok(frame);
             }
             self.fault(addr, Access::Read)?;
         }

@@ -1,8 +1,9 @@
 //! Words that a kernel reads and changes for a program (futexes), and frames that are said to fail, by address.
 
-use foldspace::space::{Access, MapRequest, Placement};
+use foldspace::migrate::Lost;
+use foldspace::space::{Access, Fault, MapRequest, Placement};
 use foldspace::vma::{Backing, VmaFlags};
-use foldspace::{AddressSpace, Error, VirtAddr};
+use foldspace::{AddressSpace, Error, Object, VirtAddr};
 use foldspace_hosted::{Host, Layouts};
 use std::sync::Arc;
 
@@ -71,4 +72,37 @@ fn only_a_page_with_a_frame_of_its_own_can_fail_by_its_address() {
     space.poison(at(0)).unwrap();
     assert_eq!(space.read(at(0), &mut bytes), 0);
     assert_eq!(space.poison(at(0)).err(), Some(Error::NotMapped), "it cannot be loaded from any more");
+}
+
+/// A page is made present, and leaves a frame, only with memory for it; without, nothing has changed, and later it can be asked again.
+#[test]
+fn frames_that_are_said_to_fail_without_memory_stay_as_they_are() {
+    let host = Host::new(8 << 20).unwrap();
+    let space = space_with(&host, VmaFlags::READ | VmaFlags::WRITE);
+    assert_eq!(space.write(at(0), b"kept"), 4);
+    let file = Object::anonymous(host.memory(), PAGE).unwrap();
+    let shown = at(8 * PAGE);
+    let (placement, flags) = (Placement::Fixed(shown), VmaFlags::READ | VmaFlags::MAY_READ | VmaFlags::SHARED);
+    space
+        .map(MapRequest { placement, len: PAGE, flags, backing: Backing::Object(file.clone()), page_offset: 0 })
+        .unwrap();
+    let kept = space.frame_at(at(0)).unwrap();
+    let before = host.memory().stats();
+
+    host.memory().fail_after(Some(0));
+    assert_eq!(space.soft_offline(at(0)), Err(Error::OutOfMemory), "there is no frame to move to");
+    assert_eq!(space.poison(shown).err(), Some(Error::OutOfMemory), "there is no frame to become present in");
+    assert_eq!(space.frame_at(shown), Err(Fault::OutOfMemory));
+    host.memory().fail_after(None);
+    assert_eq!((space.frame_at(at(0)), host.memory().stats()), (Ok(kept), before));
+    host.memory().check(&[&space], &[&file]).unwrap();
+
+    space.soft_offline(at(0)).unwrap();
+    assert_ne!(space.frame_at(at(0)), Ok(kept));
+    assert_eq!(space.poison(shown), Ok(Lost::Page { dirty: false }));
+    assert_eq!(space.frame_at(shown), Err(Fault::Poisoned));
+    let mut bytes = [0; 4];
+    assert_eq!(space.read(at(0), &mut bytes), 4);
+    assert_eq!(&bytes, b"kept");
+    host.memory().check(&[&space], &[&file]).unwrap();
 }

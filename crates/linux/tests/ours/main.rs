@@ -2,6 +2,8 @@
 
 mod addresses;
 mod errors;
+mod keys;
+mod lost;
 mod names;
 mod pages;
 
