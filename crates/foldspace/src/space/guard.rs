@@ -4,7 +4,7 @@ use crossbeam_epoch::Guard;
 
 use super::limits::may_lose_content;
 use super::{AddressSpace, retry_after_reclaim};
-use crate::addr::{PageRange, VirtAddr};
+use crate::addr::{ENTRIES, PageRange, VirtAddr};
 use crate::error::{Error, Result};
 use crate::frame::Garbage;
 use crate::sync::atomic::Ordering;
@@ -27,6 +27,10 @@ impl AddressSpace {
                 may_lose_content(vma)?;
                 if vma.flags.contains(VmaFlags::LOCKED) {
                     return Err(Error::WrongKind);
+                }
+                // Each table of the last level will be this space's own. What cannot be is not found out by filling all memory.
+                if part.pages() / ENTRIES as u64 > self.memory.records().len() as u64 {
+                    return Err(Error::OutOfMemory);
                 }
                 self.note_written(guard, vma);
                 // Relaxed: under the writers' lock, as whoever asks; others see it too late at worst, as if they had come before.

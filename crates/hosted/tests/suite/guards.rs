@@ -434,3 +434,18 @@ fn holds_on_all_processors(backing: impl Fn(&Host) -> (Backing, VmaFlags)) {
     assert!(outcomes.contains(&true), "stores got through between the guards");
     host.memory().check(&[space.as_ref()], &[]).unwrap();
 }
+
+/// A program may reserve more addresses than there is memory for tables of guards: it is told so at once.
+#[test]
+fn guards_that_need_more_tables_than_there_are_frames_take_none() {
+    let (host, space, _) = machine();
+    map(&space, 0, 4 << 20, MAY, Backing::Anonymous);
+    host.memory().fail_after(Some(1));
+    assert_eq!(space.guard_install(pages(0, 4 << 20)), Err(Error::OutOfMemory));
+    let other = AddressSpace::new(host.memory(), Layouts::process());
+    host.memory().fail_after(None);
+    let other = other.expect("the one frame that there was is there still");
+    assert_eq!(space.guard_install(pages(1 << 20, 1024)), Ok(()));
+    assert!(!space.is_guarded(page(0)) && space.is_guarded(page(1 << 20)));
+    host.memory().check(&[&space, &other], &[]).unwrap();
+}
