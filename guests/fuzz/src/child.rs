@@ -65,12 +65,25 @@ pub enum How {
 /// Runs the child with that number.
 pub fn run(record: &Record, options: &Options, number: u64) -> Result<End, String> {
     let _ = fs::create_dir_all(FOLDER);
-    match process::fork().map_err(|error| format!("fork: {error}"))? {
+    match fork()? {
         Fork::Child => {
             work(record, options, number);
             process::exit(0)
         }
         Fork::Parent(child) => watch(record, child.pid()),
+    }
+}
+
+/// A process for the next child. The memory of those that were killed may be on its way still: there it is Linux that waits, here whoever calls.
+fn fork() -> Result<Fork, String> {
+    let began = Instant::now();
+    loop {
+        match process::fork() {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && began.elapsed() < 3 * PATIENCE => {
+                sleep(Duration::from_millis(20));
+            }
+            outcome => return outcome.map_err(|error| format!("fork: {error}")),
+        }
     }
 }
 

@@ -4,17 +4,18 @@ use foldspace_guest_measure::{PAGES_PER_MIB, Region, figures, process};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Free memory in KiB.
 pub fn free_kib() -> Result<u64, String> {
     figures::free_kib().map_err(|error| format!("free memory cannot be asked for: {error}"))
 }
 
-/// Free memory when what was freed has arrived: the highest of some looks, with processes that come and go in between.
-pub fn settled_free_kib() -> Result<u64, String> {
-    let mut most = 0;
-    for _ in 0..10 {
+/// Free memory when what was freed has arrived: the highest of some looks, with processes that come and go in between, until it is `enough` or a while
+/// has passed in vain. Processes that were killed take their time on a busy machine.
+pub fn settled_free_kib(enough: u64) -> Result<u64, String> {
+    let (mut most, began) = (0, Instant::now());
+    while most < enough && began.elapsed() < Duration::from_secs(10) {
         let _ = process::in_child(|| Ok(()));
         sleep(Duration::from_millis(20));
         most = most.max(free_kib()?);
