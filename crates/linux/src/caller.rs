@@ -128,7 +128,5 @@ bitflags! {
         const EXECUTE = 1 << 2;
         /// It may only be appended to.
         const APPEND_ONLY = 1 << 3;
-        /// `F_SEAL_WRITE` or `F_SEAL_FUTURE_WRITE`: no new shared mapping may be written.
-        const WRITE_SEALED = 1 << 4;
     }
 }

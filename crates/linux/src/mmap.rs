@@ -274,12 +274,14 @@ fn of_file(file: &OpenFile, len: u64, prot: u64, flags: u64, offset: u64) -> Res
         return Err(Errno::EINVAL);
     }
     if shared {
-        if writes && has(OpenRights::WRITE_SEALED) {
+        // F_SEAL_WRITE or F_SEAL_FUTURE_WRITE.
+        let sealed = matches!(&file.content, Content::Object(object) if object.is_sealed());
+        if writes && sealed {
             return Err(Errno::EPERM);
         }
         vma |= VmaFlags::SHARED;
-        vma.set(VmaFlags::MAY_WRITE, has(OpenRights::WRITE) && !has(OpenRights::WRITE_SEALED));
-        vma.set(VmaFlags::WRITE_SEALED, has(OpenRights::WRITE | OpenRights::WRITE_SEALED));
+        vma.set(VmaFlags::MAY_WRITE, has(OpenRights::WRITE) && !sealed);
+        vma.set(VmaFlags::WRITE_SEALED, has(OpenRights::WRITE) && sealed);
     }
     Ok((file.content.clone(), vma))
 }

@@ -74,8 +74,8 @@ impl Open {
         self.file.seals.load(Relaxed) & seals != 0
     }
 
-    /// Whether no new shared mapping may be written.
-    pub fn write_sealed(&self) -> bool {
+    /// Whether nothing more may be written.
+    fn write_sealed(&self) -> bool {
         self.sealed(WRITE | FUTURE_WRITE)
     }
 

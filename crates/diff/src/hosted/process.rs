@@ -32,7 +32,6 @@ impl Caller for Process {
         let open = self.file(number).map_err(|_| Errno::EBADF)?;
         let mut rights = OpenRights::READ | OpenRights::EXECUTE;
         rights.set(OpenRights::WRITE, !open.read_only);
-        rights.set(OpenRights::WRITE_SEALED, open.write_sealed());
         Ok(OpenFile { content: Content::Object(open.file.object.clone()), rights, max_len: i64::MAX as u64 })
     }
 

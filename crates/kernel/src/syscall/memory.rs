@@ -59,8 +59,6 @@ impl Caller for Current<'_> {
         rights.set(OpenRights::EXECUTE, !secret::is(&file));
         rights.set(OpenRights::READ, file.readable());
         rights.set(OpenRights::WRITE, file.writable());
-        let sealed = file.inode().regular().is_some_and(|regular| regular.seals().forbid_writing());
-        rights.set(OpenRights::WRITE_SEALED, sealed);
         let (content, max_len) = match file.mappable() {
             Ok(Mappable::Object(object)) => (Content::Object(object), i64::MAX as u64),
             Ok(Mappable::Zeros(reference)) => (Content::ZerosOf(reference), u64::MAX),

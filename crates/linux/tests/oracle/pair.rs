@@ -129,11 +129,12 @@ impl Pair {
         let mut hosted = Hosted::like(&maps, layout, capabilities);
         let object = || Object::new(hosted.host.memory(), Box::new(Zeros), FILE_PAGES * PAGE).expect("an object");
         let (file, sealed): (Arc<Object>, Arc<Object>) = (object(), object());
+        sealed.seal();
         let both = OpenRights::READ | OpenRights::WRITE | OpenRights::EXECUTE;
         hosted.open(files.all, Some(&file), both);
         hosted.open(files.read_only, Some(&file), OpenRights::READ | OpenRights::EXECUTE);
         hosted.open(files.write_only, Some(&file), OpenRights::WRITE | OpenRights::EXECUTE);
-        hosted.open(files.sealed, Some(&sealed), both | OpenRights::WRITE_SEALED);
+        hosted.open(files.sealed, Some(&sealed), both);
         // Pipes are on a file system of their own, from which nothing is executed.
         hosted.open(files.pipe, None, OpenRights::READ);
         let pidfd = host.call([libc::SYS_pidfd_open as u64, host.pid(), 0, 0, 0, 0, 0]).expect("pidfd_open") as u64;
