@@ -196,7 +196,7 @@ impl AddressSpace {
         charge.keep();
         for (range, flags) in changed {
             let memory = &*self.memory;
-            self.tables().change_leaves(*range, &mut garbage, &mut |table, index, entry| {
+            self.tables().change_leaves(*range, &mut garbage, |table, index, entry| {
                 set_access(memory, table, index, entry, *flags, key);
             });
         }

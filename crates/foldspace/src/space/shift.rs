@@ -104,7 +104,7 @@ impl AddressSpace {
         debug_assert!(done.is_ok(), "everything was set aside before");
         drop(homes);
         // Stores to it are watched where it was, if they were.
-        self.tables().change_leaves(to, garbage, &mut |table, index, entry| {
+        self.tables().change_leaves(to, garbage, |table, index, entry| {
             if entry.is_marked() {
                 table.change(index, 0, Entry::MARK);
             }

@@ -122,7 +122,7 @@ impl AddressSpace {
         // Marks of one who watched before, and zeros that nobody has stored.
         for vma in before.range(range).filter(|vma| !vma.flags.contains(VmaFlags::WATCH_MISSING)) {
             let Some(part) = vma.range.intersect(range) else { continue };
-            self.tables().change_leaves(part, garbage, &mut |table, index, entry| {
+            self.tables().change_leaves(part, garbage, |table, index, entry| {
                 if entry.is_reference() {
                     table.put(index, Entry::NONE);
                 } else if entry.is_marked() {
@@ -322,7 +322,7 @@ impl AddressSpace {
             _ => self.tables().own_range(range, Touch::Pages, &mut garbage),
         };
         if owned.is_ok() {
-            self.tables().change_leaves(range, &mut garbage, &mut |table, index, entry| {
+            self.tables().change_leaves(range, &mut garbage, |table, index, entry| {
                 // The mark is there when the write bit goes, and only then.
                 if entry.is_marked() != (set != 0) {
                     table.change(index, set, clear);
