@@ -432,8 +432,8 @@ fn change_below<'m>(
         if !entry.is_present() {
             continue;
         }
-        garbage.stale = true;
         if entry.is_reference() {
+            garbage.stale = true;
             garbage.stale_beyond |= !part.whole;
             table.put(part.index, Entry::NONE);
         } else if let Some(mut child) = table.child(part.index) {

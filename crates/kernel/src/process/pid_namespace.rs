@@ -58,6 +58,11 @@ fn chain(from: &Arc<PidNamespace>) -> impl Iterator<Item = &Arc<PidNamespace>> {
 }
 
 impl PidNamespace {
+    /// The number given out last here.
+    pub fn last_number(&self) -> Pid {
+        if self.parent.is_none() { tree::last_pid() } else { self.numbers.lock().last }
+    }
+
     /// The first one.
     pub fn first() -> &'static Arc<PidNamespace> {
         static FIRST: Once<Arc<PidNamespace>> = Once::new();

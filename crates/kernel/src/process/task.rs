@@ -310,6 +310,8 @@ pub struct Process {
     pub no_new_privileges: AtomicBool,
     /// Whether its memory may be dumped (`PR_SET_DUMPABLE`).
     pub dumpable: AtomicBool,
+    /// `personality`: how Linux is to be. Of it [`crate::syscall::memory`] heeds `READ_IMPLIES_EXEC`.
+    pub personality: AtomicU32,
     /// `oom_score_adj`, -1000 to 1000. Kept and reported.
     pub oom_score_adjustment: AtomicI32,
     /// `nice` value, -20 to 19. Kept and reported.
@@ -354,6 +356,7 @@ impl Process {
             no_new_privileges: copy_flag(&parent.no_new_privileges),
             dumpable: copy_flag(&parent.dumpable),
             membarrier: AtomicU32::new(parent.membarrier.load(Ordering::Relaxed)),
+            personality: AtomicU32::new(parent.personality.load(Ordering::Relaxed)),
             nice: AtomicI32::new(parent.nice.load(Ordering::Relaxed)),
             oom_score_adjustment: AtomicI32::new(parent.oom_score_adjustment.load(Ordering::Relaxed)),
             ..Process::new(handlers, pid_namespace, parent.exe.lock().clone())
@@ -393,6 +396,7 @@ impl Process {
             parent_death: AtomicU8::new(0),
             no_new_privileges: AtomicBool::new(false),
             dumpable: AtomicBool::new(true),
+            personality: AtomicU32::new(0),
             nice: AtomicI32::new(0),
             oom_score_adjustment: AtomicI32::new(0),
             membarrier: AtomicU32::new(0),

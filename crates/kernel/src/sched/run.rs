@@ -92,6 +92,15 @@ impl CpuState {
         self.busy.load(Ordering::Relaxed) + slice
     }
 
+    /// Nanoseconds that it has run none: all until it began with the one that it runs, but for those before.
+    pub fn idle_ns(&self) -> u64 {
+        let until = match self.since.load(Ordering::Relaxed) {
+            0 => time::monotonic_ns(),
+            since => since,
+        };
+        until.saturating_sub(self.busy.load(Ordering::Relaxed))
+    }
+
     /// Whether a thread is ready.
     pub(super) fn has_ready(&self) -> bool {
         self.ready.load(Ordering::SeqCst) != 0

@@ -1,6 +1,7 @@
 //! Mappings: what `foldspace-linux` needs to know of the calling task, and the calls that it does.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use foldspace::addr::{PAGE_SIZE, VirtAddr};
 use foldspace::vma::ProtectionKey;
@@ -13,6 +14,7 @@ use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::fs::Mappable;
 use crate::fs::file::OpenFlags;
+use crate::fs::mount::check_executable;
 use crate::fs::secret;
 use crate::fs::userfault::events::{Moving, Unmapping};
 use crate::mm::{is_scarce, memory, objects};
@@ -56,7 +58,8 @@ impl Caller for Current<'_> {
             return Err(Errno::EBADF);
         }
         let mut rights = OpenRights::empty();
-        rights.set(OpenRights::EXECUTE, !secret::is(&file));
+        let executable = !secret::is(&file) && check_executable(&file.dentry).is_ok();
+        rights.set(OpenRights::EXECUTE, executable);
         rights.set(OpenRights::READ, file.readable());
         rights.set(OpenRights::WRITE, file.writable());
         let (content, max_len) = match file.mappable() {
@@ -122,11 +125,31 @@ pub(super) fn round_up(len: u64) -> Option<u64> {
     VirtAddr(len).page_ceil().map(VirtAddr::get)
 }
 
+/// Of [`crate::process::Process::personality`]: whoever may load may execute (`linux/personality.h`).
+pub const READ_IMPLIES_EXEC: u32 = 0x0040_0000;
+
+/// What a program that asks for `prot` is given by its personality.
+fn with_personality(ctx: &SyscallContext<'_>, prot: u64) -> u64 {
+    let implies = ctx.task.process.personality.load(Ordering::Relaxed) & READ_IMPLIES_EXEC != 0;
+    if implies && prot & u64::from(raw::PROT_READ) != 0 { prot | u64::from(raw::PROT_EXEC) } else { prot }
+}
+
+/// The same for a file, unless nothing there may be executed.
+fn with_personality_of_file(ctx: &SyscallContext<'_>, prot: u64, flags: u64, fd: u64) -> u64 {
+    let more = with_personality(ctx, prot);
+    if more == prot || flags as u32 & raw::MAP_ANONYMOUS != 0 {
+        return more;
+    }
+    let file = ctx.task.files.lock().get(fd as i32);
+    if file.is_ok_and(|file| check_executable(&file.dentry).is_err()) { prot } else { more }
+}
+
 fn mmap(ctx: &mut SyscallContext<'_>) -> SysResult {
     if is_scarce() {
         return Err(Errno::ENOMEM);
     }
     let [address, len, prot, flags, fd, offset] = ctx.args;
+    let prot = with_personality_of_file(ctx, prot, flags, fd);
     let unmapping = (flags as u32 & raw::MAP_FIXED != 0).then(|| Unmapping::begin(ctx.task, address, len)).flatten();
     let start = call(ctx, |caller| foldspace_linux::mmap(caller, address, len, prot, flags, fd as i32, offset))?;
     if let Some(unmapping) = unmapping {
@@ -150,6 +173,7 @@ fn mprotect(ctx: &mut SyscallContext<'_>) -> SysResult {
         return Err(Errno::ENOMEM);
     }
     let [address, len, prot, ..] = ctx.args;
+    let prot = with_personality(ctx, prot);
     call(ctx, |caller| foldspace_linux::mprotect(caller, address, len, prot))?;
     Ok(0)
 }
@@ -159,6 +183,7 @@ fn pkey_mprotect(ctx: &mut SyscallContext<'_>) -> SysResult {
         return Err(Errno::ENOMEM);
     }
     let [address, len, prot, key, ..] = ctx.args;
+    let prot = with_personality(ctx, prot);
     call(ctx, |caller| foldspace_linux::pkey_mprotect(caller, address, len, prot, key as i32))?;
     Ok(0)
 }

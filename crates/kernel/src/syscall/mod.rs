@@ -24,7 +24,7 @@ mod resource;
 mod scheduling;
 mod seccomp;
 mod sharing;
-mod shm;
+pub mod shm;
 mod signal;
 pub mod system;
 pub mod time;

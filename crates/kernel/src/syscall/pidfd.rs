@@ -58,14 +58,15 @@ pub(super) fn of_descriptor(task: &alloc::sync::Arc<Task>, fd: i32) -> Result<Pi
     }
 }
 
-/// Signals may be sent by an open `/proc/PID`, too. `EBADF`.
+/// Signals may be sent by an open `/proc/PID`, too. `EBADF`; `ESRCH` if it is gone.
 fn of_directory(task: &Task, fd: i32) -> Result<PidFd, Errno> {
     let file = task.files.lock().get(fd)?;
-    match &file.inode().kind {
-        Kind::Proc(node) => node.process().and_then(find).map(|task| PidFd::process(task.process.clone())),
+    let pid = match &file.inode().kind {
+        Kind::Proc(node) => node.process(),
         _ => None,
-    }
-    .ok_or(Errno::EBADF)
+    };
+    let task = find(pid.ok_or(Errno::EBADF)?).ok_or(Errno::ESRCH)?;
+    Ok(PidFd::process(task.process.clone()))
 }
 
 fn pidfd_send_signal(ctx: &mut SyscallContext<'_>) -> SysResult {

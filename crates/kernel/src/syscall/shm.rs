@@ -19,9 +19,12 @@ use super::ipc;
 use super::memory::{PAGE, in_space, round_up};
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
+use crate::fs::procfs::system::Text;
 use crate::mm::{memory, objects, uaccess};
 use crate::process::credentials::{CAP_IPC_OWNER, CAP_SYS_ADMIN, Credentials};
+use crate::process::user_namespace::Ids;
 use crate::process::{Pid, Task, tree};
+use crate::sched;
 use crate::time::{NANOS_PER_SECOND, realtime_ns};
 
 /// The calls of this file.
@@ -48,12 +51,12 @@ const SHM_STAT: u32 = 13;
 const SHM_INFO: u32 = 14;
 const SHM_STAT_ANY: u32 = 15;
 /// `kernel.shmmax` and `kernel.shmall` of Linux.
-const UNLIMITED: u64 = u64::MAX - (1 << 24);
+pub const UNLIMITED: u64 = u64::MAX - (1 << 24);
 /// In the mode that `IPC_STAT` shows: gone when the last attachment is.
 const SHM_DEST: u32 = 0o1000;
 
 /// Most segments (`SHMMNI`).
-const MAX_SEGMENTS: usize = 4096;
+pub const MAX_SEGMENTS: usize = 4096;
 /// Largest segment: what fits into an address space.
 const MAX_SIZE: u64 = 1 << 46;
 
@@ -428,6 +431,36 @@ fn shmctl(ctx: &mut SyscallContext<'_>) -> SysResult {
 
 /// `struct shmid64_ds` of x86-64 as words: key and uid, gid and creator's uid, creator's gid and mode, sequence, two unused; size; times of
 /// attachment, detachment, change; pids of creator and last user; number of attachments (filled in by the caller); two unused.
+/// Appends `/proc/sysvipc/shm`: the segments of the current thread's namespace.
+pub fn table(text: &mut Text<'_>) {
+    text.bytes(b"       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap\n");
+    let ipc = ipc::current();
+    let mut segments = ipc.segments.lock();
+    let ids: Vec<i32> = segments.by_id.keys().copied().collect();
+    for id in ids {
+        let Ok((segment, object)) = segments.get(id) else { continue };
+        let (record, namespace) =
+            sched::with_current(|task| (describe(segment, task), task.credentials().user_namespace));
+        let halves = |word: u64| (word as u32, (word >> 32) as u32);
+        let ((_, mode), (creator, last)) = (halves(record[2]), halves(record[10]));
+        let (owner, maker) = (segment.owner, segment.creator);
+        let (user, group) = (|id| namespace.shown(Ids::Users, id), |id| namespace.shown(Ids::Groups, id));
+        let [attached, detached, changed] = segment.times;
+        text.put(format_args!(
+            "{:>10} {id:>10}  {mode:>4o} {:>21} {creator:>5} {last:>5}  {:>5} {:>5} {:>5} {:>5} {:>5} {attached:>10} {detached:>10} {changed:>10} {:>21} {:>21}\n",
+            segment.key,
+            segment.size,
+            attachments(&object),
+            user(owner.0),
+            group(owner.1),
+            user(maker.0),
+            group(maker.1),
+            object.resident_pages() * PAGE,
+            0,
+        ));
+    }
+}
+
 fn describe(segment: &Segment, asking: &Task) -> [u64; 14] {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     let removed = matches!(segment.hold, Hold::Attachments(_));

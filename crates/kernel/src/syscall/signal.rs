@@ -10,7 +10,7 @@ use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::signal::action::Action;
-use crate::process::signal::frame::{leave_handler, minimum_stack};
+use crate::process::signal::frame::leave_handler;
 use crate::process::signal::info::code;
 use crate::process::signal::send::{self, Target, kill_call, permit};
 use crate::process::signal::state::AlternateStack;
@@ -301,7 +301,7 @@ fn sigaltstack(ctx: &mut SyscallContext<'_>) -> SysResult {
         let mut signals = ctx.task.signals.lock();
         let before = signals.alternate;
         if let Some(wanted) = wanted {
-            signals.alternate = wanted.checked(&before, rsp, minimum_stack())?;
+            signals.alternate = wanted.checked(&before, rsp)?;
         }
         before.reported(rsp)
     };

@@ -1,6 +1,7 @@
 //! What the system is, and switching it off.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use crate::sync::Mutex;
 use linux_raw_sys::general as raw;
@@ -128,14 +129,15 @@ fn syslog(ctx: &mut SyscallContext<'_>) -> SysResult {
     }
 }
 
-/// Only the usual one; `ADDR_NO_RANDOMIZE` is always so here.
+/// personality(2). Every number is taken, and shown again (`READ_IMPLIES_EXEC` and what exec does with it apart, it changes nothing).
 fn personality(ctx: &mut SyscallContext<'_>) -> SysResult {
     const QUERY: u32 = u32::MAX;
-    const ADDR_NO_RANDOMIZE: u32 = 0x0040_0000;
-    match ctx.args[0] as u32 {
-        QUERY | 0 | ADDR_NO_RANDOMIZE => Ok(0),
-        _ => Err(Errno::EINVAL),
-    }
+    let personality = &ctx.task.process.personality;
+    let before = match ctx.args[0] as u32 {
+        QUERY => personality.load(Ordering::Relaxed),
+        new => personality.swap(new, Ordering::Relaxed),
+    };
+    Ok(before as usize)
 }
 
 /// `LINUX_REBOOT_*` (`linux/reboot.h`).

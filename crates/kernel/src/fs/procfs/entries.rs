@@ -22,6 +22,7 @@ pub(super) const ROOT: &[(&str, Node)] = &[
     ("stat", Node::System(SystemFile::Stat)),
     ("swaps", Node::System(SystemFile::Swaps)),
     ("sys", Node::Directory(Fixed::Sys)),
+    ("sysvipc", Node::Directory(Fixed::Sysvipc)),
     ("thread-self", Node::ThreadSelfLink),
     ("sysrq-trigger", Node::System(SystemFile::SysrqTrigger)),
     ("uptime", Node::System(SystemFile::Uptime)),
@@ -66,6 +67,12 @@ const SYS_KERNEL: &[(&str, Node)] = &[
 const SYS_KERNEL_RANDOM: &[(&str, Node)] =
     &[("boot_id", Node::System(SystemFile::BootId)), ("uuid", Node::System(SystemFile::Uuid))];
 
+const SYSVIPC: &[(&str, Node)] = &[
+    ("msg", Node::System(SystemFile::SysvipcMsg)),
+    ("sem", Node::System(SystemFile::SysvipcSem)),
+    ("shm", Node::System(SystemFile::SysvipcShm)),
+];
+
 /// Entries of `/proc/PID/ns`.
 pub(super) const NAMESPACES: &[(&str, NamespaceKind)] = &[
     ("uts", NamespaceKind::Uts),
@@ -88,12 +95,14 @@ pub(super) enum Part {
     Fds,
     FdInfos,
     Namespaces,
+    MapFiles,
     Tasks,
 }
 
-/// Entries of `/proc/PID`; `/proc/PID/task/TID` has all but `task`.
-pub(super) const PROCESS: &[(&str, Part)] = &[
+/// Entries of `/proc/PID`; `/proc/PID/task/TID` has all but those of a process only.
+const PROCESS: &[(&str, Part)] = &[
     ("task", Part::Tasks),
+    ("map_files", Part::MapFiles),
     ("fd", Part::Fds),
     ("fdinfo", Part::FdInfos),
     ("ns", Part::Namespaces),
@@ -116,6 +125,7 @@ pub(super) const PROCESS: &[(&str, Part)] = &[
     ("mounts", Part::File(ProcessFile::Mounts)),
     ("mountinfo", Part::File(ProcessFile::Mountinfo)),
     ("wchan", Part::File(ProcessFile::Wchan)),
+    ("personality", Part::File(ProcessFile::Personality)),
     ("cgroup", Part::File(ProcessFile::Cgroup)),
     ("oom_score", Part::File(ProcessFile::OomScore)),
     ("oom_score_adj", Part::File(ProcessFile::OomScoreAdj)),
@@ -123,7 +133,22 @@ pub(super) const PROCESS: &[(&str, Part)] = &[
     ("gid_map", Part::File(ProcessFile::GidMap)),
     ("setgroups", Part::File(ProcessFile::Setgroups)),
     ("timens_offsets", Part::File(ProcessFile::TimensOffsets)),
+    ("children", Part::File(ProcessFile::Children)),
 ];
+
+/// How many of them, at the start, are of a process only; and at the end, of a thread only.
+const OF_PROCESSES: usize = 2;
+const OF_THREADS: usize = 1;
+
+/// Those of a process's own directory.
+pub(super) fn of_process() -> &'static [(&'static str, Part)] {
+    &PROCESS[..PROCESS.len() - OF_THREADS]
+}
+
+/// Those of a thread's.
+pub(super) fn of_thread() -> &'static [(&'static str, Part)] {
+    &PROCESS[OF_PROCESSES..]
+}
 
 impl Part {
     /// That of thread `pid`.
@@ -133,6 +158,7 @@ impl Part {
             Part::Link(link) => Node::ProcessLink { pid, link },
             Part::Fds => Node::Fds(pid),
             Part::FdInfos => Node::FdInfos(pid),
+            Part::MapFiles => Node::MapFiles(pid),
             Part::Namespaces => Node::NamespaceLinks(pid),
             Part::Tasks => Node::Tasks(pid),
         }
@@ -147,5 +173,6 @@ pub(super) fn fixed_entries(directory: Fixed) -> &'static [(&'static str, Node)]
         Fixed::SysKernel => SYS_KERNEL,
         Fixed::SysKernelRandom => SYS_KERNEL_RANDOM,
         Fixed::SysFs => SYS_FS,
+        Fixed::Sysvipc => SYSVIPC,
     }
 }

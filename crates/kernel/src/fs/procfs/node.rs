@@ -5,8 +5,12 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::entries::{NAMESPACES, PROCESS, Part, ROOT, fixed_entries};
-use super::sysctl;
+use foldspace::VirtAddr;
+use foldspace::addr::PAGE_SHIFT;
+
+use super::entries::{NAMESPACES, Part, ROOT, fixed_entries, of_process, of_thread};
+use super::settings::{self, Setting};
+use super::{map_files, sysctl};
 use crate::errno::Errno;
 use crate::fs::dentry::Dentry;
 use crate::fs::file::File;
@@ -30,6 +34,9 @@ pub enum SystemFile {
     Meminfo,
     Stat,
     Swaps,
+    SysvipcMsg,
+    SysvipcSem,
+    SysvipcShm,
     Snapshot,
     SysrqTrigger,
     Uptime,
@@ -88,6 +95,8 @@ pub enum ProcessFile {
     OomScore,
     OomScoreAdj,
     Wchan,
+    Personality,
+    Children,
     Cgroup,
     UidMap,
     GidMap,
@@ -111,6 +120,7 @@ pub enum Fixed {
     SysKernel,
     SysKernelRandom,
     SysFs,
+    Sysvipc,
 }
 
 /// Something in `/proc`.
@@ -128,6 +138,8 @@ pub enum Node {
     Directory(Fixed),
     /// A text.
     System(SystemFile),
+    /// A file of `/proc/sys` that changes nothing.
+    Setting(Setting),
     /// `/proc/PID`.
     Process(Pid),
     /// `/proc/PID/task`.
@@ -151,6 +163,15 @@ pub enum Node {
         pid: Pid,
         /// Which.
         fd: i32,
+    },
+    /// `/proc/PID/map_files`.
+    MapFiles(Pid),
+    /// `/proc/PID/map_files/START-END`.
+    MapFile {
+        /// Of whom.
+        pid: Pid,
+        /// Which: where it begins.
+        start: VirtAddr,
     },
     /// `/proc/PID/ns`.
     NamespaceLinks(Pid),
@@ -227,11 +248,8 @@ impl Node {
         let among = |entries: &[(&str, Node)]| {
             entries.iter().find(|(entry, _)| entry.as_bytes() == name).map(|&(_, node)| node)
         };
-        let part = |pid, skip| {
-            PROCESS[skip..]
-                .iter()
-                .find(|(entry, _)| entry.as_bytes() == name)
-                .map(|&(_, part): &(_, Part)| part.of(pid))
+        let part = |pid, parts: &[(&str, Part)]| {
+            parts.iter().find(|(entry, _)| entry.as_bytes() == name).map(|&(_, part)| part.of(pid))
         };
         match *self {
             Node::Root => among(ROOT).or_else(|| {
@@ -240,9 +258,12 @@ impl Node {
                 // A thread's number works, though it is not listed, and shows its process.
                 Some(if task.is_leader() { Node::Process(pid) } else { Node::Thread(pid) })
             }),
-            Node::Directory(directory) => among(fixed_entries(directory)),
-            Node::Process(pid) => process::find(pid).and_then(|_| part(pid, 0)),
-            Node::Thread(pid) => process::find(pid).and_then(|_| part(pid, 1)),
+            Node::Directory(directory) => among(fixed_entries(directory)).or_else(|| {
+                settings::entries(directory).find(|(entry, _)| entry.as_bytes() == name).map(|(_, node)| node)
+            }),
+            Node::MapFiles(pid) => map_files::find(pid, name),
+            Node::Process(pid) => process::find(pid).and_then(|_| part(pid, of_process())),
+            Node::Thread(pid) => process::find(pid).and_then(|_| part(pid, of_thread())),
             Node::Tasks(pid) => {
                 let thread = process::find(namespace.pid_of(number(name)?)?)?;
                 (thread.tgid == pid).then_some(Node::Thread(thread.pid))
@@ -268,14 +289,19 @@ impl Node {
     pub fn list(&self, from: u64, namespace: &PidNamespace, take: &mut dyn FnMut(u64, &[u8], Node) -> bool) {
         /// Where numbers begin.
         const NUMBERS: u64 = 1000;
+        if let Node::MapFiles(pid) = *self {
+            return map_files::list(pid, from, take);
+        }
         let fixed: Vec<(&str, Node)> = match *self {
             Node::Root => ROOT.to_vec(),
-            Node::Directory(directory) => fixed_entries(directory).to_vec(),
-            Node::Process(pid) => PROCESS.iter().map(|&(name, part)| (name, part.of(pid))).collect(),
+            Node::Directory(directory) => {
+                fixed_entries(directory).iter().copied().chain(settings::entries(directory)).collect()
+            }
+            Node::Process(pid) => of_process().iter().map(|&(name, part)| (name, part.of(pid))).collect(),
             Node::NamespaceLinks(pid) => {
                 NAMESPACES.iter().map(|&(name, kind)| (name, Node::NamespaceLink { pid, kind })).collect()
             }
-            Node::Thread(pid) => PROCESS[1..].iter().map(|&(name, part)| (name, part.of(pid))).collect(),
+            Node::Thread(pid) => of_thread().iter().map(|&(name, part)| (name, part.of(pid))).collect(),
             _ => Vec::new(),
         };
         for (index, (name, node)) in fixed.into_iter().enumerate().skip(from as usize) {
@@ -319,14 +345,16 @@ impl Node {
             | Node::Thread(_)
             | Node::Fds(_)
             | Node::FdInfos(_)
+            | Node::MapFiles(_)
             | Node::NamespaceLinks(_) => mode::S_IFDIR,
             Node::SelfLink
             | Node::ThreadSelfLink
             | Node::MountsLink
             | Node::Fd { .. }
+            | Node::MapFile { .. }
             | Node::NamespaceLink { .. }
             | Node::ProcessLink { .. } => mode::S_IFLNK,
-            Node::System(_) | Node::ProcessFile { .. } | Node::FdInfo { .. } => mode::S_IFREG,
+            Node::System(_) | Node::Setting(_) | Node::ProcessFile { .. } | Node::FdInfo { .. } => mode::S_IFREG,
         }
     }
 
@@ -339,7 +367,9 @@ impl Node {
             | Node::NamespaceLink { .. }
             | Node::ProcessLink { .. } => 0o777,
             Node::NamespaceLinks(_) => 0o511,
-            Node::Fds(_) => 0o500,
+            Node::Fds(_) | Node::MapFiles(_) => 0o500,
+            Node::MapFile { pid, start } => map_files::permissions(pid, start),
+            Node::Setting(setting) => setting.permissions(),
             Node::Fd { pid, fd } => match open_file(pid, fd) {
                 Ok(file) => 0o100 | (u32::from(file.readable()) << 8) | (u32::from(file.writable()) << 7),
                 Err(_) => 0o100,
@@ -366,13 +396,17 @@ impl Node {
 
     /// Whether not even root may open it for writing: what `/proc/sys` only shows.
     pub fn refuses_writers(&self) -> bool {
-        matches!(self, Node::System(file) if file.is_setting() && !sysctl::is_writable(*file))
+        match self {
+            Node::System(file) => file.is_setting() && !sysctl::is_writable(*file),
+            Node::Setting(setting) => setting.permissions() & 0o200 == 0,
+            _ => false,
+        }
     }
 
     /// `st_size`: of links to files it is constant, of a directory of them their number (`proc_fd_getattr`).
     pub fn size(&self) -> u64 {
         match *self {
-            Node::Fd { .. } => 64,
+            Node::Fd { .. } | Node::MapFile { .. } => 64,
             Node::Fds(pid) => {
                 process::find(pid).map_or(0, |task| task.files.peek(|files| files.numbers().count() as u64))
             }
@@ -389,6 +423,8 @@ impl Node {
             | Node::FdInfos(pid)
             | Node::NamespaceLinks(pid)
             | Node::NamespaceLink { pid, .. }
+            | Node::MapFiles(pid)
+            | Node::MapFile { pid, .. }
             | Node::Fd { pid, .. }
             | Node::FdInfo { pid, .. }
             | Node::ProcessFile { pid, .. }
@@ -419,12 +455,16 @@ impl Node {
             Node::MountsLink => SYSTEM + 3,
             Node::Directory(directory) => SYSTEM + 16 + directory as u64,
             Node::System(file) => SYSTEM + 64 + file as u64,
+            Node::Setting(setting) => SYSTEM + 256 + setting.number(),
             Node::Process(pid) => of(pid, 1),
             Node::Tasks(pid) => of(pid, 2),
             Node::Thread(pid) => of(pid, 3),
             Node::Fds(pid) => of(pid, 4),
             Node::FdInfos(pid) => of(pid, 5),
             Node::NamespaceLinks(pid) => of(pid, 6),
+            Node::MapFiles(pid) => of(pid, 7),
+            // Above all others: addresses need more bits than there are entries.
+            Node::MapFile { pid, start } => (1 << 63) | of(pid, 0) << 20 | start.get() >> PAGE_SHIFT,
             Node::NamespaceLink { pid, kind } => of(pid, 8 + kind as u64),
             Node::ProcessLink { pid, link } => of(pid, 24 + link as u64),
             Node::ProcessFile { pid, file } => of(pid, 32 + file as u64),
@@ -448,6 +488,7 @@ impl Node {
                 let file = open_file(pid, fd)?;
                 Ok(Jump::Dentry { dentry: file.dentry.clone(), shown: file.path() })
             }
+            Node::MapFile { pid, start } => Ok(Jump::Path(map_files::path(pid, start)?)),
             Node::NamespaceLink { pid, kind } => {
                 // Whoever may not look into the process does not even learn its number.
                 let task = open_task(pid)?;

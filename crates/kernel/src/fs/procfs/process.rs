@@ -72,6 +72,14 @@ pub fn text(
             }
         }
         ProcessFile::Wchan => out.push(b'0'),
+        ProcessFile::Personality => {
+            Text(out).put(format_args!("{:08x}\n", task.process.personality.load(Ordering::Relaxed)));
+        }
+        ProcessFile::Children => {
+            for child in tree::children(task) {
+                Text(out).put(format_args!("{} ", namespace.number_of(child)));
+            }
+        }
         ProcessFile::Cgroup => out.extend_from_slice(b"0::/\n"),
         // Opened as bodies of their own.
         ProcessFile::Maps | ProcessFile::Smaps | ProcessFile::SmapsRollup | ProcessFile::Pagemap | ProcessFile::Mem => {

@@ -75,6 +75,12 @@ fn number(text: &[u8]) -> Result<Written, Errno> {
     Ok(Written { negative, value, length })
 }
 
+/// The `int` at the front of a text, and how many bytes it took. `EINVAL` outside `least..=most`.
+pub(super) fn int(text: &[u8], least: i32, most: i32) -> Result<(i32, usize), Errno> {
+    let written = number(text)?;
+    Ok((written.int(least, most)?, written.length))
+}
+
 /// The process whose fork mode was set last by way of `cow_pte`.
 static COW_PTE: AtomicI32 = AtomicI32::new(0);
 

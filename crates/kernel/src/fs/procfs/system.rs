@@ -18,7 +18,9 @@ use crate::process::limits::MAX_FILES;
 use crate::process::time_namespace::{Counter, shown};
 use crate::process::tree::{self, PID_MAX};
 use crate::process::usage::TICKS_PER_SECOND;
+use crate::sched;
 use crate::syscall::system::{hostname, release, version};
+use crate::syscall::{ipc, shm};
 use crate::time::{NANOS_PER_SECOND, monotonic_ns, realtime_ns};
 
 /// `uname -s`.
@@ -86,15 +88,19 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
         SystemFile::Interrupts => interrupts(&mut text),
         SystemFile::Loadavg => {
             let running = crate::process::all().iter().filter(|task| task.thread.state_letter() == 'R').count();
-            text.put(format_args!("0.00 0.00 0.00 {}/{} {}\n", running, tree::count(), tree::last_pid()));
+            // The reader's, wherever he reads it.
+            let last = sched::with_current(|task| task.process.pid_namespace.last_number());
+            text.put(format_args!("0.00 0.00 0.00 {}/{} {}\n", running, tree::count(), last));
         }
         SystemFile::Frames => frames::listing(&mut text),
         SystemFile::Meminfo => meminfo(&mut text),
         SystemFile::Stat => stat(&mut text),
+        SystemFile::SysvipcMsg => ipc::messages::table(&mut text),
+        SystemFile::SysvipcSem => ipc::semaphores::table(&mut text),
+        SystemFile::SysvipcShm => shm::table(&mut text),
         SystemFile::Swaps => text.bytes(b"Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
         SystemFile::Uptime => {
-            let centiseconds = monotonic_ns() / (NANOS_PER_SECOND / 100);
-            let idle = PerCpu::all().map(|cpu| idle_ticks(cpu, centiseconds)).sum::<u64>();
+            let idle = PerCpu::all().map(idle_ticks).sum::<u64>();
             let centiseconds = shown(Counter::Boottime, monotonic_ns()) / (NANOS_PER_SECOND / 100);
             text.put(format_args!(
                 "{}.{:02} {}.{:02}\n",
@@ -173,9 +179,9 @@ fn busy_ticks(cpu: &PerCpu) -> u64 {
     cpu.sched.busy_ns() / (NANOS_PER_SECOND / TICKS_PER_SECOND)
 }
 
-/// How long it has not, at `up` ticks since boot.
-fn idle_ticks(cpu: &PerCpu, up: u64) -> u64 {
-    up.saturating_sub(busy_ticks(cpu))
+/// How long it has not.
+fn idle_ticks(cpu: &PerCpu) -> u64 {
+    cpu.sched.idle_ns() / (NANOS_PER_SECOND / TICKS_PER_SECOND)
 }
 
 /// Sizes as they are: content is counted frame by frame, promises are what the manager has charged.
@@ -231,18 +237,16 @@ fn meminfo(text: &mut Text<'_>) {
 }
 
 fn stat(text: &mut Text<'_>) {
-    let up = monotonic_ns() / (NANOS_PER_SECOND / 100);
     let row = |text: &mut Text<'_>, name: fmt::Arguments<'_>, user: u64, idle: u64| {
         text.put(format_args!("{name} {user} 0 0 {idle} 0 0 0 0 0 0\n"));
     };
-    let (user, idle) =
-        PerCpu::all().fold((0, 0), |(user, idle), cpu| (user + busy_ticks(cpu), idle + idle_ticks(cpu, up)));
+    let (user, idle) = PerCpu::all().fold((0, 0), |(user, idle), cpu| (user + busy_ticks(cpu), idle + idle_ticks(cpu)));
     row(text, format_args!("cpu "), user, idle);
     for cpu in PerCpu::all() {
-        row(text, format_args!("cpu{}", cpu.number), busy_ticks(cpu), idle_ticks(cpu, up));
+        row(text, format_args!("cpu{}", cpu.number), busy_ticks(cpu), idle_ticks(cpu));
     }
     let running = crate::process::all().iter().filter(|task| task.thread.state_letter() == 'R').count();
-    let boot = (realtime_ns() - monotonic_ns()) / NANOS_PER_SECOND;
+    let boot = realtime_ns().saturating_sub(shown(Counter::Boottime, monotonic_ns())) / NANOS_PER_SECOND;
     text.put(format_args!("btime {boot}\nprocesses {}\nprocs_running {running}\nprocs_blocked 0\n", tree::last_pid()));
 }
 

@@ -46,6 +46,7 @@ impl TextBody {
     fn make(&self) -> Result<Vec<u8>, Errno> {
         let mut text = Vec::new();
         match (self.node, &self.task) {
+            (Node::Setting(setting), _) => setting.show(&mut text),
             (Node::System(file), _) => system::text(file, &mut text),
             (Node::ProcessFile { file, .. }, Some(task)) => process::text(file, task, &self.namespace, &mut text)?,
             (Node::FdInfo { fd, .. }, Some(task)) => process::fd_info(task, fd, &self.namespace, &mut text)?,
@@ -55,12 +56,12 @@ impl TextBody {
     }
 
     fn is_setting(&self) -> bool {
-        matches!(self.node, Node::System(file) if file.is_setting())
+        matches!(self.node, Node::Setting(_)) || matches!(self.node, Node::System(file) if file.is_setting())
     }
 
     /// A number counts where it is written at the start; what comes after it in the file is accepted and ignored, as Linux does
     /// (`sysctl_writes_strict`).
-    fn write_setting(&self, file: SystemFile, open_file: &File, at: Option<u64>, from: &mut dyn Supply) -> SysResult {
+    fn write_setting(&self, open_file: &File, at: Option<u64>, from: &mut dyn Supply) -> SysResult {
         let mut value = [0; 256];
         let len = from.remaining();
         let mut position = open_file.position.lock();
@@ -70,7 +71,11 @@ impl TextBody {
             if from.take(part) < part.len() {
                 return Err(Errno::EFAULT);
             }
-            done = sysctl::write(file, part)?;
+            done = match self.node {
+                Node::Setting(setting) => setting.set(part)?,
+                Node::System(file) => sysctl::write(file, part)?,
+                _ => return Err(Errno::EIO),
+            };
         }
         if at.is_none() {
             *position += done as u64;
@@ -155,10 +160,9 @@ impl Body for TextBody {
     fn write(&self, open_file: &File, at: Option<u64>, from: &mut dyn Supply) -> SysResult {
         let mut value = [0; 4096];
         let len = from.remaining();
-        if let Node::System(file) = self.node
-            && sysctl::is_writable(file)
+        if matches!(self.node, Node::Setting(_)) || matches!(self.node, Node::System(file) if sysctl::is_writable(file))
         {
-            return self.write_setting(file, open_file, at, from);
+            return self.write_setting(open_file, at, from);
         }
         // Maps are as long as a page less one byte, in one piece from the start; else 256 bytes will do.
         let begins = at.unwrap_or(*open_file.position.lock()) == 0;

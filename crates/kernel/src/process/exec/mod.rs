@@ -28,6 +28,7 @@ use crate::arch::{Breakpoints, FpuState, LiveRegisters, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::{self, ExecFile};
 use crate::mm::memory;
+use crate::syscall::memory::READ_IMPLIES_EXEC;
 use arguments::Arguments;
 use script::Script;
 
@@ -228,6 +229,8 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
     drop(before);
     process.dumpable.store(true, Ordering::Relaxed);
     process.membarrier.store(0, Ordering::Relaxed);
+    // As for every 64-bit program (`set_personality_64bit` of Linux's `arch/x86/kernel/process_64.c`).
+    process.personality.fetch_and(!READ_IMPLIES_EXEC, Ordering::Relaxed);
     task.set_comm(program.filename.rsplit(|&byte| byte == b'/').next().unwrap_or_default());
     *task.dispatch.lock() = None;
     super::time_namespace::executed(task);

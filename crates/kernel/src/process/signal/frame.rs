@@ -131,7 +131,7 @@ fn area_size() -> usize {
     key_rights_offset().map_or(XSAVE_SIZE, |offset| offset + KEY_RIGHTS_SIZE)
 }
 
-/// The least that an alternate stack must have: `AT_MINSIGSTKSZ`, computed like Linux's `get_sigframe_size`.
+/// What an alternate stack must have for a frame: `AT_MINSIGSTKSZ`, computed like Linux's `get_sigframe_size`.
 pub fn minimum_stack() -> u64 {
     (size_of::<SignalFrame>() + area_size() + MAGIC2_SIZE + 63 + 15 + 8).next_multiple_of(16) as u64
 }
@@ -248,7 +248,7 @@ pub fn leave_handler(task: &Arc<Task>, frame: &mut TrapFrame) -> Result<(), Errn
         signals.blocked = SigSet::from_bits(record.ucontext.mask).without(SigSet::UNBLOCKABLE);
         signals.restart = None;
         // A stack that does not pass the checks leaves the present one in place, as on Linux.
-        if let Ok(stack) = record.ucontext.stack.checked(&signals.alternate, context.rsp, minimum_stack()) {
+        if let Ok(stack) = record.ucontext.stack.checked(&signals.alternate, context.rsp) {
             signals.alternate = stack;
         }
     }

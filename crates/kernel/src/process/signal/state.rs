@@ -48,15 +48,16 @@ impl AlternateStack {
         AlternateStack { flags: state | self.flags & SS_AUTODISARM, ..*self }
     }
 
-    /// Checks a new setting (Linux's `do_sigaltstack`) and returns it in its stored form.
-    pub fn checked(self, old: &AlternateStack, stack_pointer: u64, minimum: u64) -> Result<AlternateStack, Errno> {
+    /// Checks a new setting (Linux's `do_sigaltstack`) and returns it in its stored form. One that is too small for a frame is found out when a signal
+    /// comes.
+    pub fn checked(self, old: &AlternateStack, stack_pointer: u64) -> Result<AlternateStack, Errno> {
         if old.contains(stack_pointer) {
             return Err(Errno::EPERM);
         }
         let mode = self.flags & !SS_AUTODISARM;
         match mode {
             raw::SS_DISABLE => Ok(AlternateStack { base: 0, size: 0, pad: 0, flags: self.flags }),
-            0 | raw::SS_ONSTACK if self.size < minimum => Err(Errno::ENOMEM),
+            0 | raw::SS_ONSTACK if self.size < u64::from(raw::MINSIGSTKSZ) => Err(Errno::ENOMEM),
             0 | raw::SS_ONSTACK => Ok(AlternateStack { pad: 0, ..self }),
             _ => Err(Errno::EINVAL),
         }

@@ -336,6 +336,13 @@ pub fn group(pgid: Pid) -> Vec<Arc<Process>> {
     lock().nodes().filter(|node| node.process.pgid() == pgid).map(|node| node.process.clone()).collect()
 }
 
+/// The children that `task`'s process has and did not wait for; all count as the first thread's.
+pub fn children(task: &Task) -> Vec<Pid> {
+    let tree = lock();
+    let node = if task.is_leader() { tree.node(task.pid) } else { None };
+    node.map(|node| node.children.clone()).unwrap_or_default()
+}
+
 /// How many threads and processes there are.
 pub fn count() -> usize {
     lock().entries.values().filter(|entry| entry.task.is_some()).count()

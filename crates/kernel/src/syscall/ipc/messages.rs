@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 use crate::sync::Mutex;
 use syscalls::Sysno;
 
-use super::{Guarded, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permissions, current, now};
+use super::{Guarded, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permissions, Shown, current, now};
 use crate::errno::Errno;
+use crate::fs::procfs::system::Text;
 use crate::mm::uaccess;
 use crate::process::Pid;
-use crate::sched::WaitQueue;
+use crate::sched::{self, WaitQueue};
 use crate::syscall::{Handler, SysResult, SyscallContext};
 
 /// The calls of this file.
@@ -18,9 +19,9 @@ pub const CALLS: &[(Sysno, Handler)] =
     &[(Sysno::msgget, msgget), (Sysno::msgsnd, msgsnd), (Sysno::msgrcv, msgrcv), (Sysno::msgctl, msgctl)];
 
 /// Linux's limits (`linux/msg.h`): bytes of a message, bytes in a queue, queues.
-const LONGEST: usize = 8192;
-const QUEUE_BYTES: usize = 16_384;
-pub(super) const QUEUES: usize = 32_000;
+pub const LONGEST: usize = 8192;
+pub const QUEUE_BYTES: usize = 16_384;
+pub const QUEUES: usize = 32_000;
 
 const MSG_NOERROR: u32 = 0o10000;
 const MSG_EXCEPT: u32 = 0o20000;
@@ -29,6 +30,7 @@ const MSG_STAT: u32 = 11;
 const MSG_INFO: u32 = 12;
 const MSG_STAT_ANY: u32 = 13;
 
+#[derive(Clone)]
 struct Message {
     kind: i64,
     bytes: Vec<u8>,
@@ -43,6 +45,26 @@ struct State {
     received: (u64, Pid),
     changed: u64,
     removed: bool,
+}
+
+/// Appends `/proc/sysvipc/msg`: the queues of the current thread's namespace.
+pub fn table(text: &mut Text<'_>) {
+    text.bytes(b"       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n");
+    for (id, queue) in current().messages.numbered() {
+        let state = queue.state.lock();
+        let Shown { key, mode, owners: [uid, gid, cuid, cgid] } = state.permissions.shown();
+        let number = |pid: Pid| sched::with_current(|task| task.number_of(pid));
+        text.put(format_args!(
+            "{key:>10} {id:>10}  {mode:>4o}  {:>10} {:>10} {:>5} {:>5} {uid:>5} {gid:>5} {cuid:>5} {cgid:>5} {:>10} {:>10} {:>10}\n",
+            state.bytes,
+            state.messages.len(),
+            number(state.sent.1),
+            number(state.received.1),
+            state.sent.0,
+            state.received.0,
+            state.changed,
+        ));
+    }
 }
 
 /// A queue.
@@ -126,15 +148,17 @@ fn msgrcv(ctx: &mut SyscallContext<'_>) -> SysResult {
     if (id as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    if flags & MSG_COPY != 0 {
-        // As from a Linux without checkpoint and restore.
-        return Err(Errno::ENOSYS);
+    let copies = flags & MSG_COPY != 0;
+    if copies && flags & (MSG_EXCEPT | IPC_NOWAIT) != IPC_NOWAIT {
+        return Err(Errno::EINVAL);
     }
     let queue = current().messages.find(id as i32)?;
     queue.permissions().permit(&ctx.task.credentials(), 4)?;
     let message = wait(&queue, flags, Errno::ENOMSG, |state| {
         let kinds = state.messages.iter().map(|message| message.kind);
         let index = match kind {
+            // Not a kind then, but which of them.
+            _ if copies => usize::try_from(kind).ok().filter(|&index| index < state.messages.len()),
             0 => (!state.messages.is_empty()).then_some(0),
             1.. if flags & MSG_EXCEPT != 0 => kinds.into_iter().position(|other| other != kind),
             1.. => kinds.into_iter().position(|other| other == kind),
@@ -150,6 +174,9 @@ fn msgrcv(ctx: &mut SyscallContext<'_>) -> SysResult {
         }?;
         if state.messages[index].bytes.len() > room && flags & MSG_NOERROR == 0 {
             return Some(Err(Errno::E2BIG));
+        }
+        if copies {
+            return Some(Ok(state.messages[index].clone()));
         }
         let message = state.messages.remove(index)?;
         state.bytes -= message.bytes.len();

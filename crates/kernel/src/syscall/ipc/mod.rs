@@ -12,7 +12,7 @@ use super::shm::Segments;
 use crate::errno::Errno;
 use crate::mm::uaccess;
 use crate::process::credentials::{CAP_IPC_OWNER, CAP_SYS_ADMIN, Credentials};
-use crate::process::user_namespace::UserNamespace;
+use crate::process::user_namespace::{Ids, UserNamespace};
 use crate::time::{NANOS_PER_SECOND, realtime_ns};
 
 /// `linux/ipc.h`.
@@ -85,6 +85,23 @@ impl Permissions {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let (owner, creator) = (self.owner, self.creator);
         [pair(self.key as u32, owner.0), pair(owner.1, creator.0), pair(creator.1, self.mode), 0, 0, 0]
+    }
+}
+
+/// What a line of `/proc/sysvipc` says of it.
+struct Shown {
+    key: i32,
+    mode: u32,
+    /// Users and groups, of the owner and of the creator, as the reader sees them.
+    owners: [u32; 4],
+}
+
+impl Permissions {
+    fn shown(&self) -> Shown {
+        let namespace = crate::sched::with_current(|task| task.credentials().user_namespace);
+        let (user, group) = (|id| namespace.shown(Ids::Users, id), |id| namespace.shown(Ids::Groups, id));
+        let owners = [user(self.owner.0), group(self.owner.1), user(self.creator.0), group(self.creator.1)];
+        Shown { key: self.key, mode: self.mode, owners }
     }
 }
 
@@ -199,6 +216,11 @@ impl<T: Guarded> Registry<T> {
             _ => return Err(Errno::EINVAL),
         };
         Ok(())
+    }
+
+    /// All there are, with their numbers.
+    fn numbered(&self) -> alloc::vec::Vec<(i32, Arc<T>)> {
+        self.inner.lock().by_id.iter().map(|(&id, one)| (id, one.clone())).collect()
     }
 
     /// All there are.

@@ -1,6 +1,8 @@
 //! System V semaphores (semget(2), semop(2), semctl(2)).
 
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,8 +10,9 @@ use crate::sync::Mutex;
 use syscalls::Sysno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Guarded, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permissions, current, now};
+use super::{Guarded, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permissions, Shown, current, now};
 use crate::errno::Errno;
+use crate::fs::procfs::system::Text;
 use crate::mm::uaccess;
 use crate::process::Pid;
 use crate::sched::WaitQueue;
@@ -59,6 +62,26 @@ struct State {
     operated: u64,
     changed: u64,
     removed: bool,
+}
+
+/// What `/proc/sys/kernel/sem` says: of a set, of all, of a call, and sets.
+pub fn limits() -> String {
+    format!("{PER_SET}\t{}\t{PER_CALL}\t{SETS}", PER_SET * SETS)
+}
+
+/// Appends `/proc/sysvipc/sem`: the sets of the current thread's namespace.
+pub fn table(text: &mut Text<'_>) {
+    text.bytes(b"       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n");
+    for (id, set) in current().semaphores.numbered() {
+        let state = set.state.lock();
+        let Shown { key, mode, owners: [uid, gid, cuid, cgid] } = state.permissions.shown();
+        text.put(format_args!(
+            "{key:>10} {id:>10}  {mode:>4o} {:>10} {uid:>5} {gid:>5} {cuid:>5} {cgid:>5} {:>10} {:>10}\n",
+            state.semaphores.len(),
+            state.operated,
+            state.changed,
+        ));
+    }
 }
 
 /// A set of semaphores.
