@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -144,6 +145,27 @@ static inline size_t read_whole(const char *path, char *buffer, size_t size)
 	CHECK(close(fd) == 0);
 	buffer[length] = 0;
 	return length;
+}
+
+/* Writes a text in one piece; 0, or the errno. */
+static inline int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	if (fd < 0)
+		return errno;
+	ssize_t done = write(fd, text, strlen(text));
+	int error = done < 0 ? errno : 0;
+	close(fd);
+	return error;
+}
+
+/* Both are open on the same inode. */
+static inline void check_same_file(int one, int other)
+{
+	struct stat about_one, about_other;
+	CHECK_EQ(fstat(one, &about_one), 0);
+	CHECK_EQ(fstat(other, &about_other), 0);
+	CHECK_EQ(about_one.st_ino, about_other.st_ino);
 }
 
 /* Fresh private anonymous memory. */

@@ -364,10 +364,7 @@ static void unshared(void)
 		CHECK_EQ(ioctl(below, NS_GET_NSTYPE), CLONE_NEWPID);
 		int parent = ioctl(below, NS_GET_PARENT);
 		CHECK(parent >= 0);
-		struct stat one, other;
-		CHECK_EQ(fstat(parent, &one), 0);
-		CHECK_EQ(fstat(here, &other), 0);
-		CHECK_EQ(one.st_ino, other.st_ino);
+		check_same_file(parent, here);
 		CHECK_EQ(setns(here, CLONE_NEWPID), 0);
 		pid_t plain = fork();
 		if (plain == 0)

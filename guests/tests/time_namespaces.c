@@ -13,17 +13,6 @@
 #endif
 #define FAR 1000000L
 
-static int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	if (fd < 0)
-		return errno;
-	ssize_t done = write(fd, text, strlen(text));
-	int error = done < 0 ? errno : 0;
-	close(fd);
-	return error;
-}
-
 static long seconds(clockid_t clock)
 {
 	struct timespec now;
@@ -55,19 +44,19 @@ static void offsets(void)
 		read_whole("/proc/self/timens_offsets", text, sizeof text);
 		CHECK_EQ(strcmp(text, "monotonic           0         0\nboottime            0         0\n"), 0);
 		/* The first one's do not change. */
-		CHECK_EQ(put("/proc/self/timens_offsets", "monotonic 1 0"), EACCES);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic 1 0"), EACCES);
 		CHECK_EQ(unshare(CLONE_NEWTIME), 0);
 		link_of("/proc/self/ns/time", own);
 		link_of("/proc/self/ns/time_for_children", next);
 		CHECK(strcmp(own, next) != 0);
-		CHECK_EQ(put("/proc/self/timens_offsets", "monotonic 1"), EINVAL);
-		CHECK_EQ(put("/proc/self/timens_offsets", "realtime 1 0"), EINVAL);
-		CHECK_EQ(put("/proc/self/timens_offsets", "monotonic 1 1000000000"), EINVAL);
-		CHECK_EQ(put("/proc/self/timens_offsets", "monotonic -1000000000 0"), ERANGE);
-		CHECK_EQ(put("/proc/self/timens_offsets", "monotonic 9000000000 0"), ERANGE);
-		CHECK_EQ(put("/proc/self/timens_offsets", "monotonic 5 500\nboottime 3 0\n"), 0);
-		CHECK_EQ(put("/proc/self/timens_offsets", "1 1000000 7\n"), 0);
-		CHECK_EQ(put("/proc/self/timens_offsets", "boottime 2000000 0"), 0);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic 1"), EINVAL);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "realtime 1 0"), EINVAL);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic 1 1000000000"), EINVAL);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic -1000000000 0"), ERANGE);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic 9000000000 0"), ERANGE);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic 5 500\nboottime 3 0\n"), 0);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "1 1000000 7\n"), 0);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "boottime 2000000 0"), 0);
 		read_whole("/proc/self/timens_offsets", text, sizeof text);
 		CHECK_EQ(strcmp(text, "monotonic     1000000         7\nboottime      2000000         0\n"), 0);
 		/* Not for oneself. */
@@ -85,9 +74,9 @@ static void offsets(void)
 			link_of("/proc/self/ns/time", own);
 			CHECK_EQ(strcmp(own, next), 0);
 			/* Somebody is there now. */
-			CHECK_EQ(put("/proc/self/timens_offsets", "monotonic 0 0"), EACCES);
+			CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic 0 0"), EACCES);
 		});
-		CHECK_EQ(put("/proc/self/timens_offsets", "monotonic 0 0"), EACCES);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic 0 0"), EACCES);
 	});
 	say("offsets: for children, until there are any");
 }
@@ -96,7 +85,7 @@ static void moments(void)
 {
 	IN_CHILD(0, {
 		CHECK_EQ(unshare(CLONE_NEWTIME), 0);
-		CHECK_EQ(put("/proc/self/timens_offsets", "monotonic 1000000 0\nboottime 2000000 0\n"), 0);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic 1000000 0\nboottime 2000000 0\n"), 0);
 		IN_CHILD(0, {
 			struct timespec now;
 			/* Moments are meant as the clock shows them. */
@@ -146,7 +135,7 @@ static void entered(void)
 		int first = open("/proc/self/ns/time", O_RDONLY);
 		CHECK(first >= 0);
 		CHECK_EQ(unshare(CLONE_NEWTIME), 0);
-		CHECK_EQ(put("/proc/self/timens_offsets", "monotonic 1000000 0"), 0);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic 1000000 0"), 0);
 		int second = open("/proc/self/ns/time_for_children", O_RDONLY);
 		CHECK(second >= 0);
 		CHECK_EQ(setns(second, CLONE_NEWTIME), 0);
@@ -155,7 +144,7 @@ static void entered(void)
 		CHECK(near(seconds(CLOCK_MONOTONIC), before));
 		/* The next program is where the children are. */
 		CHECK_EQ(unshare(CLONE_NEWTIME), 0);
-		CHECK_EQ(put("/proc/self/timens_offsets", "monotonic 3000000 0"), 0);
+		CHECK_EQ(write_file("/proc/self/timens_offsets", "monotonic 3000000 0"), 0);
 		IN_CHILD(0, {
 			pthread_t other;
 			CHECK_EQ(pthread_create(&other, NULL, waits, NULL), 0);

@@ -16,18 +16,6 @@
 #define NS_GET_OWNER_UID 0xb704
 #define NOBODY 65534
 
-/* Writes a text in one piece; 0, or the errno. */
-static int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY);
-	if (fd < 0)
-		return errno;
-	ssize_t done = write(fd, text, strlen(text));
-	int error = done < 0 ? errno : 0;
-	close(fd);
-	return error;
-}
-
 static void become(uid_t id)
 {
 	CHECK_EQ(setgroups(0, NULL), 0);
@@ -92,24 +80,24 @@ static void mapped(void)
 		become(1000);
 		CHECK_EQ(unshare(CLONE_NEWUSER), 0);
 		/* Groups only where supplementary ones are given up. */
-		CHECK_EQ(put("/proc/self/gid_map", "0 1000 1"), EPERM);
-		CHECK_EQ(put("/proc/self/setgroups", "no"), EINVAL);
-		CHECK_EQ(put("/proc/self/setgroups", "deny"), 0);
-		CHECK_EQ(put("/proc/self/setgroups", "allow"), EPERM);
+		CHECK_EQ(write_file("/proc/self/gid_map", "0 1000 1"), EPERM);
+		CHECK_EQ(write_file("/proc/self/setgroups", "no"), EINVAL);
+		CHECK_EQ(write_file("/proc/self/setgroups", "deny"), 0);
+		CHECK_EQ(write_file("/proc/self/setgroups", "allow"), EPERM);
 		read_whole("/proc/self/setgroups", text, sizeof text);
 		CHECK_EQ(strcmp(text, "deny\n"), 0);
 		/* Only oneself, once, as one line. */
-		CHECK_EQ(put("/proc/self/uid_map", "0 1001 1"), EPERM);
-		CHECK_EQ(put("/proc/self/uid_map", "0 1000 2"), EPERM);
-		CHECK_EQ(put("/proc/self/uid_map", "0 1000"), EINVAL);
-		CHECK_EQ(put("/proc/self/uid_map", "0 1000 1 7"), EINVAL);
-		CHECK_EQ(put("/proc/self/uid_map", "0 1000 0"), EINVAL);
-		CHECK_EQ(put("/proc/self/uid_map", "x 1000 1"), EINVAL);
-		CHECK_EQ(put("/proc/self/uid_map", "0 4294967295 1"), EINVAL);
-		CHECK_EQ(put("/proc/self/uid_map", "0 1000 1\n0 1001 1"), EINVAL);
-		CHECK_EQ(put("/proc/self/uid_map", "0 1000 1\n"), 0);
-		CHECK_EQ(put("/proc/self/uid_map", "0 1000 1\n"), EPERM);
-		CHECK_EQ(put("/proc/self/gid_map", "0 1000 1"), 0);
+		CHECK_EQ(write_file("/proc/self/uid_map", "0 1001 1"), EPERM);
+		CHECK_EQ(write_file("/proc/self/uid_map", "0 1000 2"), EPERM);
+		CHECK_EQ(write_file("/proc/self/uid_map", "0 1000"), EINVAL);
+		CHECK_EQ(write_file("/proc/self/uid_map", "0 1000 1 7"), EINVAL);
+		CHECK_EQ(write_file("/proc/self/uid_map", "0 1000 0"), EINVAL);
+		CHECK_EQ(write_file("/proc/self/uid_map", "x 1000 1"), EINVAL);
+		CHECK_EQ(write_file("/proc/self/uid_map", "0 4294967295 1"), EINVAL);
+		CHECK_EQ(write_file("/proc/self/uid_map", "0 1000 1\n0 1001 1"), EINVAL);
+		CHECK_EQ(write_file("/proc/self/uid_map", "0 1000 1\n"), 0);
+		CHECK_EQ(write_file("/proc/self/uid_map", "0 1000 1\n"), EPERM);
+		CHECK_EQ(write_file("/proc/self/gid_map", "0 1000 1"), 0);
 		CHECK_EQ(getuid(), 0);
 		CHECK_EQ(getgid(), 0);
 		read_whole("/proc/self/uid_map", text, sizeof text);
@@ -125,7 +113,7 @@ static void mapped(void)
 		/* A further one below. */
 		CHECK_EQ(unshare(CLONE_NEWUSER), 0);
 		CHECK_EQ(getuid(), NOBODY);
-		CHECK_EQ(put("/proc/self/uid_map", "7 0 1"), 0);
+		CHECK_EQ(write_file("/proc/self/uid_map", "7 0 1"), 0);
 		CHECK_EQ(getuid(), 7);
 		read_whole("/proc/self/uid_map", text, sizeof text);
 		CHECK_EQ(strcmp(text, "         7          0          1\n"), 0);
@@ -179,12 +167,12 @@ static void ranges(void)
 	struct stat about;
 	CHECK_EQ(read(up[0], &byte, 1), 1);
 	snprintf(path, sizeof path, "/proc/%d/uid_map", child);
-	CHECK_EQ(put(path, "0 0 1\n1 2001 9\n100 3000 10\n"), 0);
+	CHECK_EQ(write_file(path, "0 0 1\n1 2001 9\n100 3000 10\n"), 0);
 	char text[256];
 	read_whole(path, text, sizeof text);
 	CHECK_EQ(strcmp(text, "         0          0          1\n         1       2001          9\n       100       3000         10\n"), 0);
 	snprintf(path, sizeof path, "/proc/%d/gid_map", child);
-	CHECK_EQ(put(path, "0 0 10\n100 3000 10\n"), 0);
+	CHECK_EQ(write_file(path, "0 0 10\n100 3000 10\n"), 0);
 	CHECK_EQ(write(down[1], "x", 1), 1);
 	CHECK_EQ(read(up[0], &byte, 1), 1);
 	CHECK_EQ(stat("/tmp/owned", &about), 0);
@@ -283,7 +271,7 @@ static void files(void)
 		CHECK(first >= 0);
 		CHECK_EQ(ioctl(first, NS_GET_NSTYPE), CLONE_NEWUSER);
 		CHECK_EQ(unshare(CLONE_NEWUSER | CLONE_NEWUTS), 0);
-		CHECK_EQ(put("/proc/self/uid_map", "3 1000 1"), 0);
+		CHECK_EQ(write_file("/proc/self/uid_map", "3 1000 1"), 0);
 		int own = open("/proc/self/ns/user", O_RDONLY);
 		int uts = open("/proc/self/ns/uts", O_RDONLY);
 		int ipc = open("/proc/self/ns/ipc", O_RDONLY);
@@ -294,10 +282,7 @@ static void files(void)
 		CHECK_ERRNO(ioctl(uts, NS_GET_OWNER_UID, &uid), EINVAL);
 		int owner = ioctl(uts, NS_GET_USERNS);
 		CHECK(owner >= 0);
-		struct stat one, other;
-		CHECK_EQ(fstat(owner, &one), 0);
-		CHECK_EQ(fstat(own, &other), 0);
-		CHECK_EQ(one.st_ino, other.st_ino);
+		check_same_file(owner, own);
 		/* What is above is not seen. */
 		CHECK_ERRNO(ioctl(own, NS_GET_PARENT), EPERM);
 		CHECK_ERRNO(ioctl(ipc, NS_GET_USERNS), EPERM);
@@ -327,9 +312,9 @@ static void refused(void)
 	IN_CHILD(0, {
 		int depth = 0;
 		while (unshare(CLONE_NEWUSER) == 0) {
-			CHECK_EQ(put("/proc/self/uid_map", "0 0 1"), 0);
-			CHECK_EQ(put("/proc/self/setgroups", "deny"), depth ? 0 : 0);
-			CHECK_EQ(put("/proc/self/gid_map", "0 0 1"), 0);
+			CHECK_EQ(write_file("/proc/self/uid_map", "0 0 1"), 0);
+			CHECK_EQ(write_file("/proc/self/setgroups", "deny"), depth ? 0 : 0);
+			CHECK_EQ(write_file("/proc/self/gid_map", "0 0 1"), 0);
 			depth++;
 		}
 		CHECK_EQ(errno, ENOSPC);
@@ -346,7 +331,7 @@ static void told(void)
 	IN_CHILD(0, {
 		become(1000);
 		CHECK_EQ(unshare(CLONE_NEWUSER), 0);
-		CHECK_EQ(put("/proc/self/uid_map", "4 1000 1"), 0);
+		CHECK_EQ(write_file("/proc/self/uid_map", "4 1000 1"), 0);
 		struct ucred record;
 		socklen_t length = sizeof record;
 		CHECK_EQ(getsockopt(pair[0], SOL_SOCKET, SO_PEERCRED, &record, &length), 0);
