@@ -109,3 +109,25 @@ pub fn key_rights_offset() -> Option<usize> {
     }
     Some(OFFSET.load(Ordering::Relaxed) as usize)
 }
+
+/// Whether programs may read the time stamp counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counter {
+    /// They may.
+    Readable,
+    /// It is a general protection fault.
+    Refused,
+}
+
+/// Says whether the program that this processor runs may read the time stamp counter.
+pub fn set_counter(counter: Counter) {
+    let mut flags = Cr4::read();
+    flags.set(Cr4Flags::TIMESTAMP_DISABLE, counter == Counter::Refused);
+    // SAFETY: the bit concerns user mode only.
+    unsafe { Cr4::write(flags) };
+}
+
+/// What was said last, for whoever ran here then.
+pub fn counter() -> Counter {
+    if Cr4::read().contains(Cr4Flags::TIMESTAMP_DISABLE) { Counter::Refused } else { Counter::Readable }
+}

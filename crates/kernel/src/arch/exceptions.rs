@@ -336,9 +336,10 @@ extern "C" fn user_timer(_frame: &mut TrapFrame, _code: u64) {
     crate::sched::timer_tick(crate::sched::TickIn::User);
 }
 
-/// Being interrupted is all that it takes: what is wanted is found on the way back.
+/// What is wanted is found on the way back, but that a thread is to make place for a more urgent one.
 extern "C" fn user_kick(_frame: &mut TrapFrame, _code: u64) {
     super::apic::ack_interrupt();
+    crate::sched::kicked();
 }
 
 extern "C" fn idle_interrupt<const VECTOR: u8>(_frame: &mut TrapFrame) {

@@ -15,6 +15,7 @@ use super::signal::info::code;
 use super::signal::{SigInfo, Signal, send};
 use super::task::Trap;
 use crate::arch::breakpoints::{self, STATUS_STEP};
+use crate::arch::cpu::{self, Counter};
 use crate::arch::exceptions::{FAULT_FETCH, FAULT_USER, FAULT_WRITE};
 use crate::arch::{Exception, FpuState, TrapFrame};
 use crate::fs::userfault::{self, By, Outcome};
@@ -70,6 +71,13 @@ pub fn handle_exception(frame: &mut TrapFrame, exception: Exception, error_code:
     let stopped_by = if exception == Exception::Debug { debug_stop(&task, frame) } else { DebugStop::Nothing };
     if stopped_by == DebugStop::Foreign {
         return;
+    }
+    // Refused for somebody who ran here before, perhaps.
+    if exception == Exception::GeneralProtection
+        && cpu::counter() == Counter::Refused
+        && task.thread.counter() == Counter::Readable
+    {
+        return cpu::set_counter(Counter::Readable);
     }
     *task.last_trap.lock() = Trap { vector: exception as u64, error_code, address: 0 };
     let at = frame.rip;

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use crate::arch::cpu::Counter;
 use crate::sync::Mutex;
 use foldspace::{AddressSpace, VirtAddr};
 use linux_raw_sys::general as raw;
@@ -233,6 +234,10 @@ fn make(
     }
     let clear_child_tid = if share(raw::CLONE_CHILD_CLEARTID) { request.child_tid } else { 0 };
     let (class, memory_policy) = (task.class.lock().inherited(), *task.memory_policy.lock());
+    thread.set_rank(class.rank());
+    if task.thread.counter() == Counter::Refused {
+        thread.set_counter(Counter::Refused);
+    }
     let slack = task.timer_slack.lock().0;
     let comm = *task.comm.lock();
     let credentials = credentials.unwrap_or_else(|| task.credentials());

@@ -1,7 +1,9 @@
-//! What threads ask for and get without its making a difference here: classes of scheduling, and nodes of memory. All threads take turns, and there is
-//! one node; what was asked for is checked, kept, inherited and reported as on Linux.
+//! What threads ask for: classes of scheduling, and nodes of memory. There is one node; what was asked for of it is checked, kept, inherited and
+//! reported as on Linux.
 
 use linux_raw_sys::general as raw;
+
+use crate::sched::Rank;
 
 /// A class of scheduling (sched(7)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -18,6 +20,17 @@ impl Class {
     /// Whether it is one of the real-time policies.
     pub fn is_real_time(&self) -> bool {
         matches!(self.policy, raw::SCHED_FIFO | raw::SCHED_RR)
+    }
+
+    /// What that means to the scheduler.
+    pub fn rank(&self) -> Rank {
+        let priority = self.priority as u8;
+        match self.policy {
+            raw::SCHED_FIFO => Rank::fifo(priority),
+            raw::SCHED_RR => Rank::round_robin(priority),
+            raw::SCHED_IDLE => Rank::BACKGROUND,
+            _ => Rank::ORDINARY,
+        }
     }
 
     /// What a child gets.

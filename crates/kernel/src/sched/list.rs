@@ -67,6 +67,36 @@ impl<L: Link> TaskList<L> {
         self.tail = pointer;
     }
 
+    /// Puts a task, which must be in no list of this kind, before the first one for which `before` holds, else at the end; O(tasks before it).
+    pub fn insert_before(&mut self, task: Arc<Task>, before: impl Fn(&Task) -> bool) {
+        let mut slot = &raw mut self.head;
+        // SAFETY: `slot` is the head or the link of a task of the list, and `self` is borrowed mutably.
+        while let Some(here) = unsafe { (*slot).as_ref() } {
+            if before(here) {
+                let own = L::of(&task.thread);
+                // SAFETY: as above; the task is in no list, so its link is empty.
+                unsafe {
+                    *own = (*slot).take();
+                    *slot = Some(task);
+                }
+                return;
+            }
+            slot = L::of(&here.thread);
+        }
+        self.push_back(task);
+    }
+
+    /// The tasks, first to last.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Task>> {
+        let mut next = self.head.as_ref();
+        core::iter::from_fn(move || {
+            let here = next?;
+            // SAFETY: the link of a task of the list, which is borrowed.
+            next = unsafe { (*L::of(&here.thread)).as_ref() };
+            Some(here)
+        })
+    }
+
     /// Takes the first.
     pub fn pop_front(&mut self) -> Option<Arc<Task>> {
         let task = self.head.take()?;

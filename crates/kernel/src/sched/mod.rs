@@ -17,15 +17,17 @@
 mod idle;
 mod list;
 mod place;
+mod queue;
 mod run;
 mod thread;
 pub mod timer;
 mod wait;
 
 pub use idle::{TickIn, idle, timer_tick};
+pub use queue::{ROUND_ROBIN_NS, Rank};
 pub use run::{
-    CpuState, affinity, current, current_pid, exit_current, leave_space, notify, set_affinity, set_space, spawn,
-    try_with_current, wake, with_current, with_space, work_before_user, yield_now,
+    CpuState, affinity, current, current_pid, exit_current, kicked, leave_space, notify, set_affinity, set_rank,
+    set_space, spawn, try_with_current, wake, with_current, with_space, work_before_user, yield_now,
 };
 pub use thread::Thread;
 pub use wait::{Interrupted, WaitQueue, sleep_until};

@@ -10,6 +10,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::run::{preempt_current, try_with_current};
 use crate::arch::{self, PerCpu};
 use crate::process::Task;
 
@@ -20,9 +21,45 @@ static IDLE: AtomicU64 = AtomicU64::new(0);
 pub(super) fn enqueue(task: Arc<Task>) {
     let own = PerCpu::current();
     let thread = &task.thread;
+    if thread.rank().priority() != 0 {
+        return enqueue_urgent(own, task);
+    }
     if arch::online() == 1 {
         return own.sched.push(task);
     }
+    enqueue_anywhere(own, task);
+}
+
+/// The same of a real-time thread: somebody less urgent is to make place for it at once.
+#[cold]
+fn enqueue_urgent(own: &PerCpu, task: Arc<Task>) {
+    let allowed = task.thread.affinity.load(Ordering::Relaxed);
+    if arch::online() == 1 {
+        own.sched.push(task);
+    } else {
+        enqueue_anywhere(own, task);
+        // Each finds out by itself whether it is more urgent than what runs there.
+        for cpu in own.others().filter(|cpu| allowed & 1 << cpu.number != 0 && cpu.mode.is_user()) {
+            kick(cpu);
+        }
+    }
+    try_with_current(|current| preempt_current(own, current));
+}
+
+/// Takes a real-time thread from another processor's queue that is more urgent than `than`, the most urgent there.
+pub(super) fn take_more_urgent(own: &PerCpu, than: u8) -> Option<Arc<Task>> {
+    let urgency = |cpu: &&PerCpu| cpu.sched.urgency_for(own.number);
+    let from = own.others().max_by_key(urgency)?;
+    from.sched.take_urgent_for(own.number, than)
+}
+
+/// The highest priority of the real-time threads that wait elsewhere and could run on this processor; 0 for none.
+pub(super) fn urgency_for(own: &PerCpu) -> u8 {
+    own.others().map(|cpu| cpu.sched.urgency_for(own.number)).max().unwrap_or(0)
+}
+
+fn enqueue_anywhere(own: &PerCpu, task: Arc<Task>) {
+    let thread = &task.thread;
     let allowed = thread.affinity.load(Ordering::Relaxed);
     let last = thread.cpu.load(Ordering::Relaxed);
     if thread.on_cpu.load(Ordering::Acquire) {

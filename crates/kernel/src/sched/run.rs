@@ -5,14 +5,15 @@ use core::cell::{Cell, UnsafeCell};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::arch::cpu::Counter;
 use crate::sync::Mutex;
 use foldspace::AddressSpace;
 
 use super::idle;
-use super::list::{RunLink, TaskList};
+use super::queue::{Position, Queue, ROUND_ROBIN_NS, Rank, any_special};
 use super::thread::{
-    DEAD, READY, RUNNING, Thread, WAITING, WAITING_UNINTERRUPTIBLE, WORK_BREAKPOINTS, WORK_RESCHEDULE, WORK_SIGNAL,
-    WORK_SWITCHED,
+    DEAD, READY, RUNNING, Thread, WAITING, WAITING_UNINTERRUPTIBLE, WORK_BREAKPOINTS, WORK_COUNTER, WORK_RESCHEDULE,
+    WORK_SIGNAL, WORK_SWITCHED,
 };
 use super::{place, timer};
 use crate::arch::{self, PerCpu, TrapFrame, switch_context};
@@ -21,7 +22,7 @@ use crate::{mm, time};
 
 /// A processor's part of the scheduler.
 pub struct CpuState {
-    queue: Mutex<TaskList<RunLink>>,
+    queue: Mutex<Queue>,
     /// How many tasks are in the queue. Changed under its lock, looked at without.
     ready: AtomicUsize,
     /// The thread that runs: its own reference to itself, [`Thread::own`]. Null in idle.
@@ -49,7 +50,7 @@ impl CpuState {
     /// A processor that idles.
     pub const fn new() -> CpuState {
         CpuState {
-            queue: Mutex::new(TaskList::new()),
+            queue: Mutex::new(Queue::new()),
             ready: AtomicUsize::new(0),
             current: Cell::new(ptr::null()),
             previous: Cell::new(ptr::null()),
@@ -108,18 +109,73 @@ impl CpuState {
 
     /// Appends a task to the queue.
     pub(super) fn push(&self, task: Arc<Task>) {
+        if task.thread.rank() == Rank::ORDINARY {
+            self.push_ordinary(task);
+        } else {
+            self.push_special(task, Position::Last);
+        }
+    }
+
+    #[inline(always)]
+    fn push_ordinary(&self, task: Arc<Task>) {
         let mut queue = self.queue.lock();
-        queue.push_back(task);
+        queue.ordinary.push_back(task);
         // Read without the lock by processors that are about to sleep: see `place`.
         self.ready.fetch_add(1, Ordering::SeqCst);
     }
 
+    #[cold]
+    fn push_special(&self, task: Arc<Task>, position: Position) {
+        let mut queue = self.queue.lock();
+        queue.push_special(task, position);
+        // As above.
+        self.ready.fetch_add(1, Ordering::SeqCst);
+    }
+
     fn pop(&self) -> Option<Arc<Task>> {
+        if any_special() {
+            return self.pop_special();
+        }
         if !self.has_ready() {
             return None;
         }
         let mut queue = self.queue.lock();
-        let task = queue.pop_front();
+        let task = queue.ordinary.pop_front();
+        self.ready.fetch_sub(usize::from(task.is_some()), Ordering::Relaxed);
+        task
+    }
+
+    /// The same where not all are ordinary: real-time threads wait nowhere if they may run here and are more urgent than those here.
+    #[cold]
+    fn pop_special(&self) -> Option<Arc<Task>> {
+        let own = PerCpu::current();
+        let here = self.queue.lock().urgency(|_| true);
+        if let Some(task) = place::take_more_urgent(own, here) {
+            return Some(task);
+        }
+        let mut queue = self.queue.lock();
+        let task = queue.pop_special();
+        self.ready.fetch_sub(usize::from(task.is_some()), Ordering::Relaxed);
+        task
+    }
+
+    /// The highest priority of the real-time threads here that processor `number` could run; 0 for none.
+    pub(super) fn urgency_for(&self, number: usize) -> u8 {
+        self.queue.lock().urgency(|task| can_be_moved(task, number))
+    }
+
+    /// Takes the most urgent real-time thread that processor `number` can run, if it is more urgent than `than`.
+    pub(super) fn take_urgent_for(&self, number: usize, than: u8) -> Option<Arc<Task>> {
+        let mut queue = self.queue.lock();
+        let task = queue.take_urgent(|task| can_be_moved(task, number) && task.thread.rank().priority() > than);
+        self.ready.fetch_sub(usize::from(task.is_some()), Ordering::Relaxed);
+        task
+    }
+
+    /// Takes a task out if it is here.
+    fn remove(&self, task: &Task) -> Option<Arc<Task>> {
+        let mut queue = self.queue.lock();
+        let task = queue.take_first(|candidate| ptr::eq(candidate, task));
         self.ready.fetch_sub(usize::from(task.is_some()), Ordering::Relaxed);
         task
     }
@@ -130,14 +186,17 @@ impl CpuState {
             return None;
         }
         let mut queue = self.queue.lock();
-        let task = queue.take_first(|task| {
-            let thread = &task.thread;
-            // Its stack may still be in use here.
-            !thread.on_cpu.load(Ordering::Acquire) && thread.may_run_on(number)
-        });
+        let task = queue.take_first(|task| can_be_moved(task, number));
         self.ready.fetch_sub(usize::from(task.is_some()), Ordering::Relaxed);
         task
     }
+}
+
+/// Whether a task in a queue can be run by processor `number` instead.
+fn can_be_moved(task: &Task, number: usize) -> bool {
+    let thread = &task.thread;
+    // Its stack may still be in use where it is.
+    !thread.on_cpu.load(Ordering::Acquire) && thread.may_run_on(number)
 }
 
 /// This processor's part.
@@ -262,7 +321,7 @@ fn interrupt(thread: &Thread) {
 
 /// Lets others run; returns when it is this thread's turn again.
 pub fn yield_now() {
-    schedule();
+    schedule_as(Turn::Given);
 }
 
 /// The processors that there are and a task may run on, as bits.
@@ -277,6 +336,42 @@ pub fn set_affinity(task: &Arc<Task>, mask: u64) {
     thread.affinity.store(mask, Ordering::SeqCst);
     thread.work.fetch_or(WORK_RESCHEDULE, Ordering::SeqCst);
     interrupt(thread);
+}
+
+/// Says how a thread is scheduled from now on.
+pub fn set_rank(task: &Arc<Task>, rank: Rank) {
+    let thread = &task.thread;
+    let before = thread.rank().priority();
+    thread.set_rank(rank);
+    // One that waits its turn waits for another one from now on; one that is lowered is the first of its equals, as POSIX wants it.
+    let found = PerCpu::all().find_map(|cpu| Some((cpu, cpu.sched.remove(task)?)));
+    match found {
+        Some((cpu, task)) if (1..before).contains(&rank.priority()) => {
+            return cpu.sched.push_special(task, Position::First);
+        }
+        Some((_, task)) => return place::enqueue(task),
+        None => {}
+    }
+    thread.work.fetch_or(WORK_RESCHEDULE, Ordering::SeqCst);
+    interrupt(thread);
+}
+
+/// Another processor has interrupted this one, in user mode: perhaps since a thread is more urgent than the current one.
+pub fn kicked() {
+    if any_special() {
+        let own = PerCpu::current();
+        with_current(|task| preempt_current(own, task));
+    }
+}
+
+/// Makes the current thread give the processor up soon if a real-time thread is more urgent.
+#[cold]
+pub(super) fn preempt_current(own: &PerCpu, task: &Task) {
+    let thread = &task.thread;
+    let urgency = place::urgency_for(own).max(own.sched.queue.lock().urgency(|_| true));
+    if urgency > thread.rank().priority() {
+        thread.work.fetch_or(WORK_RESCHEDULE, Ordering::Relaxed);
+    }
 }
 
 /// Ends the current thread. Its stack is freed by the thread that runs next.
@@ -306,21 +401,57 @@ pub fn work_before_user(frame: &mut TrapFrame) {
         process::deliver_signals(frame);
     }
     // A switch on the way, here above, asks for it again.
-    if work & WORK_BREAKPOINTS != 0 {
-        with_current(|task| task.thread.breakpoints().load());
+    if work & (WORK_BREAKPOINTS | WORK_COUNTER) != 0 {
+        with_current(|task| load_rare(&task.thread));
+    }
+}
+
+/// Puts into the processor what few threads have, and what nobody takes out again.
+#[cold]
+fn load_rare(thread: &Thread) {
+    let breakpoints = thread.breakpoints();
+    if breakpoints.on() != 0 {
+        breakpoints.load();
+    }
+    if thread.counter() == Counter::Refused {
+        arch::cpu::set_counter(Counter::Refused);
     }
 }
 
 /// Ends the current thread's slice if others are ready.
 pub(super) fn end_slice() {
-    if cpu().has_ready() {
-        with_current(|task| task.thread.work.fetch_or(WORK_RESCHEDULE, Ordering::Relaxed));
+    let cpu = cpu();
+    if any_special() {
+        // One that became ready while this processor was in the kernel.
+        kicked();
     }
+    if !cpu.has_ready() {
+        return;
+    }
+    with_current(|task| {
+        let rank = task.thread.rank();
+        if rank == Rank::ORDINARY && !any_special() || cpu.queue.lock().slice_ends(rank, running_ns()) {
+            task.thread.work.fetch_or(WORK_RESCHEDULE, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Why a running thread gives the processor up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// It wants to.
+    Given,
+    /// Its slice is over, or somebody is more urgent.
+    Taken,
 }
 
 /// Gives the processor to the next thread that is ready, or to idle. A running thread goes to the end of the queue; one that waits or has ended is left
 /// where it is, and this returns when it has been woken.
 pub(super) fn schedule() {
+    schedule_as(Turn::Taken);
+}
+
+fn schedule_as(turn: Turn) {
     debug_assert!(!mm::is_epoch_pinned(), "a thread that gives up the processor takes no epoch with it");
     let percpu = PerCpu::current();
     debug_assert_eq!(
@@ -331,28 +462,39 @@ pub(super) fn schedule() {
     let cpu = &percpu.sched;
     let task = current_ref().expect("idle does not give up the processor");
     let thread = &task.thread;
+    let mut stays = true;
     if thread.state.load(Ordering::Acquire) == RUNNING {
-        let stays = thread.may_run_on(percpu.number);
-        if stays && !cpu.has_ready() {
+        stays = thread.may_run_on(percpu.number);
+        if stays && !cpu.has_ready() && !any_special() {
             return;
         }
         thread.state.store(READY, Ordering::Relaxed);
-        cpu.push(task.clone());
-        if !stays {
-            // From the idle context, when this stack is not in use any more, it is moved to where it may run.
-            return switch_to(None);
+        if thread.rank() == Rank::ORDINARY {
+            cpu.push_ordinary(task.clone());
+        } else {
+            cpu.push_special(task.clone(), position_after(thread.rank(), turn));
         }
     }
-    match cpu.pop() {
+    // One that does not stay is moved to where it may run from the idle context, when this stack is not in use any more.
+    let next = match if stays { cpu.pop() } else { None } {
         // Woken since it decided to wait.
-        Some(next) if Arc::ptr_eq(&next, task) => thread.state.store(RUNNING, Ordering::Relaxed),
-        // One that may not run here, or none: idle knows what to do.
+        Some(next) if Arc::ptr_eq(&next, task) => return thread.state.store(RUNNING, Ordering::Relaxed),
+        // One that may not run here: idle knows what to do.
         Some(next) if !next.thread.may_run_on(percpu.number) => {
             cpu.push(next);
-            switch_to(None);
+            None
         }
-        next => switch_to(next),
-    }
+        next => next,
+    };
+    switch_to(next);
+}
+
+/// Where a thread that is not ordinary goes among its equals when it gives the processor up: those whose turn it was go on with it, unless equals take turns and it has had
+/// its own.
+#[cold]
+fn position_after(rank: Rank, turn: Turn) -> Position {
+    let keeps = turn == Turn::Taken && !(rank.takes_turns() && running_ns() >= ROUND_ROBIN_NS);
+    if keeps { Position::First } else { Position::Last }
 }
 
 /// A task for this processor, which idles: from its own queue or another one's.
@@ -373,6 +515,7 @@ pub(super) fn run(task: Arc<Task>) {
 }
 
 /// From the current thread (or idle) to `next` (or idle). Returns when somebody has switched back, maybe on another processor.
+#[inline(always)]
 fn switch_to(next: Option<Arc<Task>>) {
     let percpu = PerCpu::current();
     let cpu = &percpu.sched;

@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize
 
 use foldspace::{AddressSpace, Error};
 
+use super::queue::Rank;
+use crate::arch::cpu::Counter;
 use crate::arch::{
     self, Breakpoints, ContextPointer, FpuState, LiveRegisters, PerCpu, TrapFrame, UserContext, new_thread_entry,
     vectors,
@@ -41,6 +43,8 @@ const TO_BE_TOLD: u32 = u32::MAX - 1;
 
 /// Bit of [`Thread::work`]: it was switched from, and its breakpoints are to be loaded.
 pub(super) const WORK_BREAKPOINTS: u32 = 8;
+/// Bit of [`Thread::work`]: it was switched from, and is not to read the time stamp counter.
+pub(super) const WORK_COUNTER: u32 = 16;
 
 /// A kernel stack, and what is not on it while the thread does not run.
 pub struct Thread {
@@ -63,11 +67,13 @@ pub struct Thread {
     pub(super) cpu: AtomicUsize,
     /// The processors that it may run on, as bits.
     pub(super) affinity: AtomicU64,
+    /// How it is scheduled: a [`Rank`].
+    rank: AtomicU8,
     /// Its reference to itself, from its start to its end: what runs lives.
     pub(super) own: UnsafeCell<Option<Arc<Task>>>,
     /// The processor that its program was told of last (rseq), or one of the two above.
     told: AtomicU32,
-    /// What each switch adds to [`Thread::work`]: [`WORK_SWITCHED`], [`WORK_BREAKPOINTS`].
+    /// What each switch adds to [`Thread::work`]: [`WORK_SWITCHED`], [`WORK_BREAKPOINTS`], [`WORK_COUNTER`].
     after_switch: AtomicU32,
     /// Its breakpoints, if a tracer has given it any. Its own to touch.
     breakpoints: UnsafeCell<Option<Box<Breakpoints>>>,
@@ -105,6 +111,7 @@ impl Thread {
             on_cpu: AtomicBool::new(false),
             cpu: AtomicUsize::new(PerCpu::current().number),
             affinity: AtomicU64::new(sched::try_with_current(|task| task.thread.affinity()).unwrap_or(u64::MAX)),
+            rank: AtomicU8::new(Rank::ORDINARY.bits()),
             own: UnsafeCell::new(None),
             told: AtomicU32::new(NOT_ASKED),
             after_switch: AtomicU32::new(0),
@@ -232,6 +239,16 @@ impl Thread {
         }
     }
 
+    /// How it is scheduled.
+    pub fn rank(&self) -> Rank {
+        Rank::from_bits(self.rank.load(Ordering::Relaxed))
+    }
+
+    /// Says how it is to be scheduled; of a thread that has been spawned that is [`sched::set_rank`]'s to say.
+    pub fn set_rank(&self, rank: Rank) {
+        self.rank.store(rank.bits(), Ordering::Relaxed);
+    }
+
     /// The processors that it may run on, as bits; those that do not exist may be among them.
     pub fn affinity(&self) -> u64 {
         self.affinity.load(Ordering::Relaxed)
@@ -263,7 +280,26 @@ impl Thread {
     /// The same as for `other`, whose memory this one has a copy of. Before it is spawned.
     pub fn inherit_watch(&self, other: &Thread) {
         self.told.store(other.told.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.after_switch.store(other.after_switch.load(Ordering::Relaxed) & WORK_SWITCHED, Ordering::Relaxed);
+        self.after_switch.fetch_or(other.after_switch.load(Ordering::Relaxed) & WORK_SWITCHED, Ordering::Relaxed);
+    }
+
+    /// Whether it may read the time stamp counter.
+    pub fn counter(&self) -> Counter {
+        if self.after_switch.load(Ordering::Relaxed) & WORK_COUNTER != 0 { Counter::Refused } else { Counter::Readable }
+    }
+
+    /// Says so for the current thread, or for one that has not been spawned. Like breakpoints, this is not taken back when another thread runs on the processor: one that
+    /// finds the counter refused, and may read it, makes it readable.
+    pub fn set_counter(&self, counter: Counter) {
+        match counter {
+            Counter::Refused => {
+                self.after_switch.fetch_or(WORK_COUNTER, Ordering::Relaxed);
+                self.work.fetch_or(WORK_COUNTER, Ordering::Relaxed);
+            }
+            Counter::Readable => {
+                self.after_switch.fetch_and(!WORK_COUNTER, Ordering::Relaxed);
+            }
+        }
     }
 
     /// The processor that its program was told of last.

@@ -1,4 +1,6 @@
-//! Classes of scheduling: checked, kept and reported; all threads take turns nevertheless.
+//! Classes of scheduling (sched(7)).
+
+use alloc::sync::Arc;
 
 use linux_raw_sys::general as raw;
 use syscalls::Sysno;
@@ -29,8 +31,6 @@ pub const CALLS: &[(Sysno, Handler)] = &[
 
 /// The highest real-time priority.
 const HIGHEST: u32 = 99;
-/// How long a thread of `SCHED_RR` runs on Linux, nanoseconds (`RR_TIMESLICE`).
-const ROUND_ROBIN_SLICE: u64 = 100_000_000;
 
 /// `struct sched_attr`, first version.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -52,7 +52,7 @@ const ATTRIBUTES_SIZE: u32 = 48;
 const _: () = assert!(size_of::<Attributes>() == ATTRIBUTES_SIZE as usize);
 
 /// Makes it the class of `task` if it is one and the caller may (`__sched_setscheduler`).
-fn change(ctx: &SyscallContext<'_>, task: &Task, class: Class) -> SysResult {
+fn change(ctx: &SyscallContext<'_>, task: &Arc<Task>, class: Class) -> SysResult {
     match class.policy {
         raw::SCHED_FIFO | raw::SCHED_RR if (1..=HIGHEST).contains(&class.priority) => {}
         raw::SCHED_NORMAL | raw::SCHED_BATCH | raw::SCHED_IDLE if class.priority == 0 => {}
@@ -72,6 +72,7 @@ fn change(ctx: &SyscallContext<'_>, task: &Task, class: Class) -> SysResult {
         }
     }
     *task.class.lock() = class;
+    sched::set_rank(task, class.rank());
     Ok(0)
 }
 
@@ -168,7 +169,7 @@ fn priority_limit(policy: u64, real_time: usize) -> SysResult {
 fn sched_rr_get_interval(ctx: &mut SyscallContext<'_>) -> SysResult {
     let nanos = match target(ctx)?.class.lock().policy {
         raw::SCHED_FIFO => 0,
-        raw::SCHED_RR => ROUND_ROBIN_SLICE,
+        raw::SCHED_RR => sched::ROUND_ROBIN_NS,
         _ => sched::SLICE_NS,
     };
     uaccess::write(ctx.args[1], &Timespec::from_nanos(nanos))?;
