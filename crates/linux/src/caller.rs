@@ -30,6 +30,11 @@ pub trait Caller {
         false
     }
 
+    /// Whether its memory is not to become executable once it may be written (`PR_SET_MDWE`). Asked for only where something is to be executable.
+    fn refuses_exec_gain(&self) -> bool {
+        false
+    }
+
     /// Memory that it has mapped at `address` has failed, by its own doing: a signal is due (`SIGBUS`, `BUS_MCEERR_AR`).
     fn memory_failed(&self, address: u64) {
         let _ = address;

@@ -76,6 +76,11 @@ pub fn mmap(
         return Err(Errno::EPERM);
     }
     vma |= access(prot);
+    if vma.contains(VmaFlags::WRITE | VmaFlags::EXEC) && caller.refuses_exec_gain() {
+        // If there is a place.
+        caller.space().find_place(placement, len, &Backing::Anonymous)?;
+        return Err(Errno::EACCES);
+    }
     vma.set(VmaFlags::LOCKED, locked);
     vma.set(VmaFlags::GROWS_DOWN, flags & abi::MAP_GROWSDOWN != 0);
     vma.set(VmaFlags::NO_RESERVE, vma.contains(VmaFlags::NO_RESERVE) || flags & abi::MAP_NORESERVE != 0);

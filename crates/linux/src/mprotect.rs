@@ -1,6 +1,6 @@
 //! mprotect and pkey_mprotect.
 
-use foldspace::vma::{ProtectionKey, VmaFlags};
+use foldspace::vma::{ProtectionKey, Vma, VmaFlags};
 use foldspace::{AddressSpace, PageRange, VirtAddr};
 
 use crate::abi::{PROT_EXEC, PROT_GROWSDOWN, PROT_GROWSUP, PROT_READ, PROT_SEM, PROT_WRITE};
@@ -24,7 +24,7 @@ pub(crate) fn access(prot: u64) -> VmaFlags {
 /// # Errors
 ///
 /// `EINVAL`: misaligned, unknown bits, both `PROT_GROWSDOWN` and `PROT_GROWSUP`, or one of them where nothing grows that way. `ENOMEM`: a hole (what comes before it
-/// is changed), or out of memory. `EACCES`: a mapping that may not have these permissions (what comes before it is changed). `EPERM`: it is sealed.
+/// is changed), or out of memory. `EACCES`: a mapping that may not have these permissions, or gain them (what comes before it is changed). `EPERM`: it is sealed.
 pub fn mprotect(caller: &impl Caller, address: u64, len: u64, prot: u64) -> Result<(), Errno> {
     pkey_mprotect(caller, address, len, prot, -1)
 }
@@ -61,6 +61,9 @@ pub fn pkey_mprotect(caller: &impl Caller, address: u64, len: u64, prot: u64, ke
     };
     let range = clipped(address, end).ok_or(Errno::ENOMEM)?;
     let range = if grows == 0 { range } else { grown(space, range, grows)? };
+    if access.contains(VmaFlags::EXEC) && caller.refuses_exec_gain() {
+        refuse_gain(space, range, access, key)?;
+    }
     let done = if access.contains(VmaFlags::WRITE) && space.some_have(VmaFlags::LOCKED) {
         make_writable(caller, range, access, key)
     } else {
@@ -69,6 +72,24 @@ pub fn pkey_mprotect(caller: &impl Caller, address: u64, len: u64, prot: u64, ke
     done?;
     // Nothing is mapped above the user half.
     if end > range.end().get() { Err(Errno::ENOMEM) } else { Ok(()) }
+}
+
+/// With `EXEC`, for who does not want memory to gain it (`map_deny_write_exec` in Linux's `include/linux/mman.h`): `EACCES` if that were so somewhere, and what comes before it is
+/// changed.
+#[cold]
+fn refuse_gain(
+    space: &AddressSpace,
+    range: PageRange,
+    access: VmaFlags,
+    key: Option<ProtectionKey>,
+) -> Result<(), Errno> {
+    let gains = |vma: &&Vma| access.contains(VmaFlags::WRITE) || !vma.flags.contains(VmaFlags::EXEC);
+    let version = space.vmas();
+    let Some(first) = version.view().range(range).find(gains) else { return Ok(()) };
+    if let Some(before) = PageRange::new(range.start(), first.start()) {
+        set(space, before, access, key)?;
+    }
+    Err(Errno::EACCES)
 }
 
 #[inline]

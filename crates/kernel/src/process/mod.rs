@@ -38,7 +38,7 @@ pub mod wait;
 pub use fault::{handle_exception, handle_page_fault};
 pub use signal::deliver::deliver_signals;
 pub use signal::send::send_signal;
-pub use task::{COMM_LEN, Pid, Process, Task, empty_space};
+pub use task::{COMM_LEN, EXEC_GAIN_NOT_INHERITED, EXEC_GAIN_REFUSED, Pid, Process, Task, empty_space};
 pub use tree::{all, find};
 
 mod start;

@@ -258,6 +258,16 @@ pub(super) fn prepare_exit() {
     drop(empty_space());
 }
 
+/// Memory that may be written is not to become executable (`PR_MDWE_REFUSE_EXEC_GAIN`).
+pub const EXEC_GAIN_REFUSED: u8 = 1;
+/// That is not for children, nor for the next program (`PR_MDWE_NO_INHERIT`).
+pub const EXEC_GAIN_NOT_INHERITED: u8 = 2;
+
+/// What a child, or the next program, has of [`Process::exec_gain`].
+pub(super) fn inherited_exec_gain(bits: u8) -> u8 {
+    if bits & EXEC_GAIN_NOT_INHERITED != 0 { 0 } else { bits }
+}
+
 /// A thread group.
 pub struct Process {
     /// The process id.
@@ -308,6 +318,8 @@ pub struct Process {
     pub parent_death: AtomicU8,
     /// `PR_SET_NO_NEW_PRIVS`.
     pub no_new_privileges: AtomicBool,
+    /// `PR_SET_MDWE`: [`EXEC_GAIN_REFUSED`], [`EXEC_GAIN_NOT_INHERITED`]. (Of Linux's address spaces, not processes.)
+    pub exec_gain: AtomicU8,
     /// Whether its memory may be dumped (`PR_SET_DUMPABLE`).
     pub dumpable: AtomicBool,
     /// `personality`: how Linux is to be. Of it [`crate::syscall::memory`] heeds `READ_IMPLIES_EXEC`.
@@ -354,6 +366,7 @@ impl Process {
             limits: Mutex::new(limits),
             counts_cpu_time: AtomicBool::new(limits.soft(raw::RLIMIT_CPU) != u64::MAX),
             no_new_privileges: copy_flag(&parent.no_new_privileges),
+            exec_gain: AtomicU8::new(inherited_exec_gain(parent.exec_gain.load(Ordering::Relaxed))),
             dumpable: copy_flag(&parent.dumpable),
             membarrier: AtomicU32::new(parent.membarrier.load(Ordering::Relaxed)),
             personality: AtomicU32::new(parent.personality.load(Ordering::Relaxed)),
@@ -395,6 +408,7 @@ impl Process {
             subreaper: AtomicBool::new(false),
             parent_death: AtomicU8::new(0),
             no_new_privileges: AtomicBool::new(false),
+            exec_gain: AtomicU8::new(0),
             dumpable: AtomicBool::new(true),
             personality: AtomicU32::new(0),
             nice: AtomicI32::new(0),

@@ -22,7 +22,7 @@ use crate::process::credentials::{
     CAP_CHECKPOINT_RESTORE, CAP_SYS_ADMIN, CAP_SYS_NICE, CAP_SYS_RAWIO, CAP_SYS_RESOURCE,
 };
 use crate::process::signal::{SigInfo, send};
-use crate::process::{Task, keys, signal};
+use crate::process::{EXEC_GAIN_REFUSED, Task, keys, signal};
 use crate::sched;
 
 /// The calls of this file.
@@ -80,6 +80,10 @@ impl Caller for Current<'_> {
             Capability::Resource => credentials.may(CAP_SYS_RESOURCE),
             Capability::CheckpointRestore => credentials.may(CAP_CHECKPOINT_RESTORE) || credentials.may(CAP_SYS_ADMIN),
         }
+    }
+
+    fn refuses_exec_gain(&self) -> bool {
+        self.task.process.exec_gain.load(Ordering::Relaxed) & EXEC_GAIN_REFUSED != 0
     }
 
     fn is_being_killed(&self) -> bool {

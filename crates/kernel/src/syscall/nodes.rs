@@ -112,8 +112,10 @@ fn get_mempolicy(ctx: &mut SyscallContext<'_>) -> SysResult {
         }
         return report(mode, 0, mask, bits, NODES);
     }
-    let policy = *ctx.task.memory_policy.lock();
+    let mut policy = *ctx.task.memory_policy.lock();
     if flags & F_ADDR != 0 {
+        // What mbind says is not kept: areas have the default.
+        policy = MemoryPolicy::default();
         let at = VirtAddr(address);
         let mapped =
             in_space(|space| space.vmas().view().find_at_or_after(at).is_some_and(|vma| vma.range.contains(at)))?;

@@ -1,5 +1,7 @@
 //! Calls about processes by descriptor: `pidfd_open`, `pidfd_send_signal`, `pidfd_getfd`, `process_mrelease`.
 
+use alloc::sync::Arc;
+
 use linux_raw_sys::general as raw;
 use syscalls::Sysno;
 
@@ -9,11 +11,12 @@ use crate::fs::fdtable::AtExec;
 use crate::fs::file::OpenFlags;
 use crate::fs::inode::Kind;
 use crate::fs::pidfd::PidFd;
+use crate::fs::poll::{self, Changes};
 use crate::process::access::{AccessAs, may_access};
 use crate::process::signal::info::code;
 use crate::process::signal::send::{self, permit};
 use crate::process::signal::{SigInfo, Signal};
-use crate::process::{Task, find, tree};
+use crate::process::{Process, Task, find, tree};
 
 /// The calls of this file.
 pub const CALLS: &[(Sysno, Handler)] = &[
@@ -163,7 +166,8 @@ fn pidfd_getfd(ctx: &mut SyscallContext<'_>) -> SysResult {
     Ok(ctx.task.files.lock().insert_from(0, limit, file, AtExec::Close)? as usize)
 }
 
-/// process_mrelease(2): the memory of a process that is dying goes at its end in any case, and soon, so there is nothing to hasten.
+/// process_mrelease(2): returns when the memory of a process that is dying has been given up. It is given up by the process itself: one that is killed waits
+/// for nothing.
 fn process_mrelease(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [fd, flags, ..] = ctx.args;
     if flags as u32 != 0 {
@@ -173,8 +177,19 @@ fn process_mrelease(ctx: &mut SyscallContext<'_>) -> SysResult {
     if target.task().is_err() {
         return Err(Errno::ESRCH);
     }
-    if target.of().group.lock().exit_status().is_none() {
+    let ends = |process: &Process| process.group.lock().exit_status().is_some();
+    if !ends(target.of()) {
         return Err(Errno::EINVAL);
     }
+    // Nor is it given up if somebody else goes on to use it (`task_will_free_mem`).
+    if let Some(space) = target.of().leader().and_then(|leader| leader.live_space()) {
+        let uses = |process: &Process| process.leader().is_some_and(|leader| Arc::ptr_eq(&leader.space(), &space));
+        let others = tree::processes().into_iter().filter(|process| !Arc::ptr_eq(process, target.of()));
+        if others.into_iter().any(|process| uses(&process) && !ends(&process)) {
+            return Err(Errno::EINVAL);
+        }
+    }
+    let given_up = || target.of().threads.lock().iter().all(|thread| thread.live_space().is_none()).then_some(());
+    poll::wait_until(None, Changes::Unannounced, given_up).map_err(|_| Errno::ERESTARTNOINTR)?;
     Ok(0)
 }

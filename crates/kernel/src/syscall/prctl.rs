@@ -1,5 +1,6 @@
 //! `prctl` and `arch_prctl`.
 
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use foldspace::space::ForkMode;
@@ -8,7 +9,9 @@ use syscalls::Sysno;
 
 use super::memory::call;
 use super::{Handler, SysResult, SyscallContext};
+use crate::arch::cpu::Counter;
 use crate::errno::Errno;
+use crate::fs::procfs;
 use crate::mm::uaccess;
 use crate::picture;
 use crate::power::AtEnd;
@@ -18,7 +21,7 @@ use crate::process::credentials::{
 };
 use crate::process::seccomp::dispatch::Dispatch;
 use crate::process::signal::Signal;
-use crate::process::{Pid, Task};
+use crate::process::{EXEC_GAIN_NOT_INHERITED, EXEC_GAIN_REFUSED, Pid, Task};
 use crate::sched;
 
 /// The calls of this file.
@@ -104,6 +107,26 @@ fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
             Ok(0)
         }
         raw::PR_GET_NO_NEW_PRIVS => all_zero(Ok(usize::from(process.no_new_privileges.load(Ordering::Relaxed)))),
+        raw::PR_SET_MDWE => {
+            const KNOWN: u64 = (EXEC_GAIN_REFUSED | EXEC_GAIN_NOT_INHERITED) as u64;
+            let alone = value == u64::from(EXEC_GAIN_NOT_INHERITED);
+            if arg3 | arg4 | arg5 != 0 || value & !KNOWN != 0 || alone {
+                return Err(Errno::EINVAL);
+            }
+            let before = process.exec_gain.load(Ordering::Relaxed);
+            if before != 0 && u64::from(before) != value {
+                return Err(Errno::EPERM);
+            }
+            process.exec_gain.store(value as u8, Ordering::Relaxed);
+            Ok(0)
+        }
+        raw::PR_GET_MDWE => all_zero(Ok(usize::from(process.exec_gain.load(Ordering::Relaxed)))),
+        raw::PR_GET_AUXV => {
+            if arg4 | arg5 != 0 {
+                return Err(Errno::EINVAL);
+            }
+            auxiliary_vector(task, value, arg3)
+        }
         raw::PR_SET_CHILD_SUBREAPER => {
             process.subreaper.store(value != 0, Ordering::Relaxed);
             Ok(0)
@@ -132,12 +155,22 @@ fn prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         | raw::PR_CAPBSET_READ
         | raw::PR_CAPBSET_DROP
         | raw::PR_CAP_AMBIENT => capabilities(task, option as u32, [value, arg3, arg4, arg5]),
-        // The time stamp counter is for everybody.
         raw::PR_GET_TSC => {
-            uaccess::write(value, &(raw::PR_TSC_ENABLE as i32))?;
+            let said = match task.thread.counter() {
+                Counter::Readable => raw::PR_TSC_ENABLE,
+                Counter::Refused => raw::PR_TSC_SIGSEGV,
+            };
+            uaccess::write(value, &(said as i32))?;
             Ok(0)
         }
-        raw::PR_SET_TSC if value == u64::from(raw::PR_TSC_ENABLE) => Ok(0),
+        raw::PR_SET_TSC => {
+            task.thread.set_counter(match value as u32 {
+                raw::PR_TSC_ENABLE => Counter::Readable,
+                raw::PR_TSC_SIGSEGV => Counter::Refused,
+                _ => return Err(Errno::EINVAL),
+            });
+            Ok(0)
+        }
         raw::PR_MCE_KILL => match (value as u32, arg3 as u32) {
             _ if arg4 | arg5 != 0 => Err(Errno::EINVAL),
             (raw::PR_MCE_KILL_CLEAR, 0) => Ok(0),
@@ -319,4 +352,16 @@ fn arch_prctl(ctx: &mut SyscallContext<'_>) -> SysResult {
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
+}
+
+/// `PR_GET_AUXV`: as much of it as there is room for; returns how long it is as Linux keeps it.
+fn auxiliary_vector(task: &Task, to: u64, room: u64) -> SysResult {
+    /// Bytes that Linux keeps of it (`AT_VECTOR_SIZE` words).
+    const KEPT: usize = 448;
+    let mut bytes = Vec::new();
+    procfs::auxiliary_vector(&task.space(), &mut bytes);
+    bytes.resize(KEPT, 0);
+    let len = usize::try_from(room).unwrap_or(usize::MAX).min(KEPT);
+    uaccess::write_bytes(to, &bytes[..len])?;
+    Ok(KEPT)
 }

@@ -30,6 +30,7 @@ use maps::{Form, MapsBody};
 pub use node::{Jump, Node};
 use node::{ProcessFile, SystemFile};
 use pagemap::PagemapBody;
+pub use process::auxiliary_vector;
 pub use status::ProcessorList;
 
 /// A root for a mount of `/proc` that shows the processes of `namespace`.

@@ -122,7 +122,7 @@ fn strings(space: &AddressSpace, start: VirtAddr, end: VirtAddr, out: &mut Vec<u
 }
 
 /// What the program was given above its environment when it began.
-fn auxiliary_vector(space: &AddressSpace, out: &mut Vec<u8>) {
+pub fn auxiliary_vector(space: &AddressSpace, out: &mut Vec<u8>) {
     /// More words than there are on any stack that was begun with.
     const MOST: u64 = 1 << 21;
     let start = space.layout().start_stack.get();

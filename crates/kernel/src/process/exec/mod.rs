@@ -28,6 +28,7 @@ use crate::arch::{Breakpoints, FpuState, LiveRegisters, TrapFrame};
 use crate::errno::Errno;
 use crate::fs::{self, ExecFile};
 use crate::mm::memory;
+use crate::process::task::inherited_exec_gain;
 use crate::syscall::memory::READ_IMPLIES_EXEC;
 use arguments::Arguments;
 use script::Script;
@@ -228,6 +229,8 @@ pub(super) fn commit(task: &Arc<Task>, frame: &mut TrapFrame, program: Program) 
     let before = process.exe.lock().replace(Arc::new(program.file));
     drop(before);
     process.dumpable.store(true, Ordering::Relaxed);
+    let exec_gain = inherited_exec_gain(process.exec_gain.load(Ordering::Relaxed));
+    process.exec_gain.store(exec_gain, Ordering::Relaxed);
     process.membarrier.store(0, Ordering::Relaxed);
     // As for every 64-bit program (`set_personality_64bit` of Linux's `arch/x86/kernel/process_64.c`).
     process.personality.fetch_and(!READ_IMPLIES_EXEC, Ordering::Relaxed);
