@@ -14,7 +14,7 @@ fn an_embedder_gets_contiguous_frames_back_and_forth() {
     let before = host.memory().stats();
     let blocks: Vec<_> = (0..8).map(|order| (host.memory().alloc_contiguous(order).unwrap(), order)).collect();
     for (frame, order) in &blocks {
-        assert_eq!(frame.0 % (1 << order), 0, "aligned to its size");
+        assert_eq!(frame.address() % (PAGE << order), 0, "aligned to its size");
     }
     assert_eq!(host.memory().stats().free, before.free - 255);
     for (frame, order) in blocks {

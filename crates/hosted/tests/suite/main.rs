@@ -14,6 +14,7 @@ mod isolation;
 mod keys;
 mod life;
 mod linux;
+mod listing;
 mod lost;
 mod merges;
 mod migration;
