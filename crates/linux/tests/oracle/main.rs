@@ -2,6 +2,7 @@
 //! The results, and the lines of maps afterwards, must be the same.
 
 mod calls;
+mod compare;
 mod host;
 mod hosted;
 mod pair;

@@ -1,14 +1,72 @@
-//! Reads, writes and cuts of files that do not go through mappings.
+//! Files and shared memory: they are made, and read, written and cut not through mappings.
 
 use std::ops::Range;
 
-use foldspace::Error;
+use foldspace::backing::{Identity, Source};
+use foldspace::{Error, Object};
 
-use super::{Attempt, Starved, World, difference};
-use crate::model::PAGE;
+use super::access::difference;
+use super::{Attempt, Starved, World};
+use crate::model::{ModelObject, ObjectKind, PAGE, Policy, pattern, render};
 use crate::ops::Pick;
 
+/// A file whose pages are [`pattern`]s up to its first length.
+struct Pattern {
+    inode: u64,
+    len: u64,
+}
+
+impl Source for Pattern {
+    fn fill(&self, index: u64, page: &mut [u8]) -> foldspace::Result<()> {
+        let bytes = self.len.saturating_sub(index * PAGE).min(PAGE) as usize;
+        pattern(self.inode, index, &mut page[..bytes]);
+        Ok(())
+    }
+    fn identity(&self) -> Identity {
+        Identity { major: render::DEVICE.0, minor: render::DEVICE.1, inode: self.inode }
+    }
+    fn path(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(render::path(self.inode).as_bytes());
+    }
+}
+
 impl World {
+    pub(super) fn new_file(&mut self, pages: u64) {
+        let inode = self.objects.len() as u64 + 1;
+        let len = pages * PAGE;
+        let object =
+            self.attempt_result(|world| Object::new(world.host.memory(), Box::new(Pattern { inode, len }), len));
+        let object = object.expect("enough");
+        self.objects.push(object);
+        self.model.objects.push(ModelObject {
+            kind: ObjectKind::File { inode, source_len: len },
+            len,
+            pages: Default::default(),
+            dirty: Default::default(),
+            lost: Default::default(),
+            committed: 0,
+        });
+    }
+
+    /// `None`: more than may be committed.
+    pub(super) fn new_shared(&mut self, len: u64) -> Option<usize> {
+        let object = self.attempt_result(|world| Object::anonymous(world.host.memory(), len));
+        let everybody = self.model.spaces[0].policy.elsewhere + self.model.spaces[0].committed();
+        let allowed = Policy { elsewhere: everybody, ..self.policy }.may_commit(0, 0, (len / PAGE) as i64);
+        assert_eq!(object.as_ref().map(drop), allowed.as_ref().map(drop), "{len:#x} bytes of shared memory");
+        self.objects.push(object.ok()?);
+        self.model.objects.push(ModelObject {
+            kind: ObjectKind::Anonymous,
+            len,
+            pages: Default::default(),
+            dirty: Default::default(),
+            lost: Default::default(),
+            committed: len / PAGE,
+        });
+        self.model.settle(self.policy);
+        Some(self.objects.len() - 1)
+    }
+
     fn object(&self, pick: Pick) -> usize {
         pick as usize % self.objects.len()
     }

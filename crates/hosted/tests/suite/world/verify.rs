@@ -7,7 +7,8 @@ use foldspace::vma::VmaFlags;
 use foldspace::{AddressSpace, Frame, Object, VirtAddr};
 use foldspace_hosted::Cause;
 
-use super::{World, difference};
+use super::World;
+use super::access::difference;
 use crate::model::{Content, Dirty, ModelSpace, ObjectKind, PAGE, Page};
 use crate::sizes::{self, Shown};
 
