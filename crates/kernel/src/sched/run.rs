@@ -41,6 +41,8 @@ pub struct CpuState {
     kicks: AtomicU64,
     /// Nanoseconds that it has run threads.
     busy: AtomicU64,
+    /// What [`CpuState::idle_ns`] has said: it never says less.
+    idle_seen: AtomicU64,
 }
 
 // SAFETY: the cells are the processor's own, which changes them with interrupts off; the rest is behind locks and atomics.
@@ -61,6 +63,7 @@ impl CpuState {
             ticks: AtomicU64::new(0),
             kicks: AtomicU64::new(0),
             busy: AtomicU64::new(0),
+            idle_seen: AtomicU64::new(0),
         }
     }
 
@@ -99,7 +102,9 @@ impl CpuState {
             0 => time::monotonic_ns(),
             since => since,
         };
-        until.saturating_sub(self.busy.load(Ordering::Relaxed))
+        // In this order (loads are not exchanged on x86): at a switch it is too little for a moment, never too much.
+        let idle = until.saturating_sub(self.busy.load(Ordering::Relaxed));
+        self.idle_seen.fetch_max(idle, Ordering::Relaxed).max(idle)
     }
 
     /// Whether a thread is ready.
