@@ -510,6 +510,30 @@ static void traced(void)
 	say("traced: events carry the tracer's number");
 }
 
+/* A namespace is restarted or halted by itself: its first process ends, and a signal says how. */
+static void rebooted(void)
+{
+	static const struct { unsigned command; int signal; } ways[] = {
+		{0x01234567, SIGHUP}, {0xa1b2c3d4, SIGHUP}, {0x4321fedc, SIGINT}, {0xcdef0123, SIGINT},
+	};
+	for (int way = 0; way < 4; way++)
+		for (int by_child = 0; by_child < 2; by_child++) {
+			int status;
+			pid_t first = inside(0);
+			if (first == 0) {
+				CHECK_ERRNO(syscall(SYS_reboot, 0xfee1dead, 672274793, 0, 0), EINVAL);
+				CHECK_ERRNO(syscall(SYS_reboot, 0xfee1dead, 1, ways[way].command, 0), EINVAL);
+				if (!by_child || fork() == 0)
+					syscall(SYS_reboot, 0xfee1dead, 672274793, ways[way].command, "again");
+				pause();
+				_exit(3);
+			}
+			CHECK_EQ(waitpid(first, &status, 0), first);
+			CHECK(WIFSIGNALED(status) && WTERMSIG(status) == ways[way].signal);
+		}
+	say("restarted and halted");
+}
+
 static void refused(void)
 {
 	unsigned long thread = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
@@ -536,6 +560,7 @@ int main(void)
 	in_proc();
 	credentials();
 	traced();
+	rebooted();
 	refused();
 	return 0;
 }

@@ -3,6 +3,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crossbeam_epoch::Guard;
+
 use super::fault::Force;
 use super::{Access, AddressSpace, Fault};
 use crate::addr::{Level, PAGE_SIZE, USER_END, VirtAddr};
@@ -60,31 +62,37 @@ impl AddressSpace {
     /// As [`Object::read_at`].
     pub fn write_from(&self, to: VirtAddr, object: &Object, offset: u64, len: usize) -> Result<usize> {
         let mut done = 0;
+        // The object's frame, which is not reused while we are pinned. Not kept while the store's page is made, which may have to wait for a grace period.
+        let mut source: Option<(Guard, u64, Frame)> = None;
         loop {
             let at = offset.saturating_add(done as u64);
             let left = (len - done).min(usize::try_from(object.len().saturating_sub(at)).unwrap_or(usize::MAX));
             let Some((addr, within, room)) = chunk(to, done, done + left) else { break };
-            let start = (at % PAGE_SIZE) as usize;
+            let (index, start) = (at / PAGE_SIZE, (at % PAGE_SIZE) as usize);
             let bytes = room.min(PAGE_SIZE as usize - start);
             if bytes == 0 {
                 break;
             }
-            let copied = {
-                // The object's frame is not reused meanwhile. Not kept while the store's page is made, which may have to wait for a grace period.
-                let _guard = self.memory.pin();
-                match object.frame(at / PAGE_SIZE) {
-                    Ok(Some(frame)) => self.with_page(addr, Access::Write, |page| {
-                        self.memory.move_bytes((frame, start), (page, within), bytes);
-                    }),
-                    // Cut meanwhile.
-                    Ok(None) => break,
-                    Err(error) if done == 0 => return Err(error),
-                    Err(_) => break,
+            let frame = match source {
+                Some((_, page, frame)) if page == index => frame,
+                _ => {
+                    let guard = self.memory.pin();
+                    match object.frame(index) {
+                        Ok(Some(frame)) => source.insert((guard, index, frame)).2,
+                        // Cut meanwhile.
+                        Ok(None) => break,
+                        Err(error) if done == 0 => return Err(error),
+                        Err(_) => break,
+                    }
                 }
             };
-            if copied.is_some() {
+            let copy = |page| self.memory.move_bytes((frame, start), (page, within), bytes);
+            if self.with_page_pinned(addr, Access::Write, copy).is_some() {
                 done += bytes;
-            } else if self.fault(addr, Access::Write).is_err() {
+                continue;
+            }
+            source = None;
+            if self.fault(addr, Access::Write).is_err() {
                 break;
             }
         }
@@ -233,6 +241,10 @@ impl AddressSpace {
     /// finds that it has to fault first. (A processor's stores are stopped by the shootdown.)
     pub(super) fn with_page<T>(&self, addr: VirtAddr, access: Access, act: impl FnOnce(Frame) -> T) -> Option<T> {
         let _guard = self.memory.pin();
+        self.with_page_pinned(addr, access, act)
+    }
+
+    fn with_page_pinned<T>(&self, addr: VirtAddr, access: Access, act: impl FnOnce(Frame) -> T) -> Option<T> {
         let _root = (access == Access::Write).then(|| self.tables().lock());
         let leaf = self.tables().look(addr);
         let allowed = leaf.rights.user() && (access != Access::Write || leaf.rights.write());

@@ -90,6 +90,9 @@ pub const CAP_SYS_ADMIN: u32 = 21;
 pub const CAP_SYS_NICE: u32 = 23;
 /// `CAP_SYS_RESOURCE`: to raise limits.
 pub const CAP_SYS_RESOURCE: u32 = 24;
+/// `CAP_SYS_BOOT`: to restart or halt.
+pub const CAP_SYS_BOOT: u32 = 22;
+
 /// `CAP_SYS_TIME`: to set clocks.
 pub const CAP_SYS_TIME: u32 = 25;
 /// `CAP_CHECKPOINT_RESTORE`: to make a process what another was.

@@ -60,7 +60,7 @@ fn chain(from: &Arc<PidNamespace>) -> impl Iterator<Item = &Arc<PidNamespace>> {
 impl PidNamespace {
     /// The number given out last here.
     pub fn last_number(&self) -> Pid {
-        if self.parent.is_none() { tree::last_pid() } else { self.numbers.lock().last }
+        if self.is_first() { tree::last_pid() } else { self.numbers.lock().last }
     }
 
     /// The first one.
@@ -117,6 +117,11 @@ impl PidNamespace {
             return Some(number);
         }
         self.numbers.lock().pids.get(&number).copied()
+    }
+
+    /// Whether it is the machine's own.
+    pub fn is_first(&self) -> bool {
+        self.parent.is_none()
     }
 
     /// Its first process, which adopts; none before it has begun and after it has ended.

@@ -11,10 +11,12 @@ use zerocopy::IntoBytes;
 use super::{Handler, SysResult, SyscallContext};
 use crate::errno::Errno;
 use crate::mm::uaccess;
-use crate::process::credentials::CAP_SYS_ADMIN;
+use crate::process::credentials::{CAP_SYS_ADMIN, CAP_SYS_BOOT};
+use crate::process::exit::ExitStatus;
 use crate::process::namespaces::{FIELD, MachineName, machine_name};
+use crate::process::signal::Signal;
 use crate::process::time_namespace::{Counter, shown};
-use crate::process::tree;
+use crate::process::{self, tree};
 use crate::sched;
 use crate::time::{NANOS_PER_SECOND, monotonic_ns};
 
@@ -149,19 +151,42 @@ const POWER_OFF: u32 = 0x4321_fedc;
 const CTRL_ALT_DEL_OFF: u32 = 0;
 const CTRL_ALT_DEL_ON: u32 = 0x89ab_cdef;
 
+const RESTART_WITH_COMMAND: u32 = 0xa1b2_c3d4;
+
+/// reboot(2): of the machine, or of the caller's namespace of processes.
 fn reboot(ctx: &mut SyscallContext<'_>) -> SysResult {
     let [magic1, magic2, command, ..] = ctx.args;
-    if !ctx.task.credentials().is_privileged() {
+    let (namespace, command) = (&ctx.task.process.pid_namespace, command as u32);
+    if !ctx.task.credentials().may_in(&namespace.owner, CAP_SYS_BOOT) {
         return Err(Errno::EPERM);
     }
     if magic1 as u32 != MAGIC1 || !MAGIC2.contains(&(magic2 as u32)) {
         return Err(Errno::EINVAL);
     }
-    match command as u32 {
+    if !namespace.is_first() {
+        return reboot_namespace(ctx, command);
+    }
+    match command {
         RESTART | HALT | POWER_OFF => crate::power::off(),
         CTRL_ALT_DEL_OFF | CTRL_ALT_DEL_ON => Ok(0),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// The namespace's first process ends, and all others with it; its parent sees by the signal how (`reboot_pid_ns` of Linux's `kernel/pid_namespace.c`).
+fn reboot_namespace(ctx: &SyscallContext<'_>, command: u32) -> SysResult {
+    let signal = match command {
+        RESTART | RESTART_WITH_COMMAND => Signal::HUP,
+        HALT | POWER_OFF => Signal::INT,
+        _ => return Err(Errno::EINVAL),
+    };
+    let first = ctx.task.process.pid_namespace.init().and_then(process::find);
+    if let Some(first) = first {
+        first.process.begin_exit(ExitStatus::Killed(signal));
+    }
+    ctx.task.signals.lock().exit = Some(ExitStatus::Exited(0));
+    ctx.task.notify();
+    Ok(0)
 }
 
 fn getrandom(ctx: &mut SyscallContext<'_>) -> SysResult {
