@@ -10,6 +10,7 @@
 #include <sys/sem.h>
 #include <sys/shm.h>
 #include <sys/stat.h>
+#include <sys/swap.h>
 
 #include "check.h"
 
@@ -251,6 +252,19 @@ static void idle_time(void)
 	say("uptime");
 }
 
+/* Files in memory are nothing to swap to. */
+static void swapping(void)
+{
+	char path[32];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", memfd_create("swap", 0));
+	CHECK_ERRNO(swapon(path, 0), EINVAL);
+	CHECK_ERRNO(swapon(path, 0x900000), EINVAL);
+	CHECK_ERRNO(swapoff(path), EINVAL);
+	CHECK_ERRNO(swapon("/proc", 0), EISDIR);
+	CHECK_ERRNO(swapon("/none", 0), ENOENT);
+	say("swap");
+}
+
 static void small_stack(void)
 {
 	static char small[2048];
@@ -269,6 +283,7 @@ int main(void)
 	system_v();
 	settings();
 	idle_time();
+	swapping();
 	small_stack();
 	return 0;
 }

@@ -400,6 +400,34 @@ static void hanging_up(void)
 	close(master), close(ready);
 }
 
+/* Settings as older and newer programs move them. */
+static void forms_of_settings(void)
+{
+	struct { uint16_t input, output, control, local; uint8_t line, characters[8]; } __attribute__((aligned(2))) old;
+	struct { uint32_t input, output, control, local; uint8_t line, characters[19]; uint32_t speeds[2]; } new;
+	int master = master_of_new(), slave = slave_of(master);
+	memset(&old, 0xff, sizeof old);
+	CHECK_EQ(ioctl(slave, 0x5405 /* TCGETA */, &old), 0);
+	CHECK_EQ(ioctl(slave, 0x802c542a /* TCGETS2 */, &new), 0);
+	CHECK(old.input == (uint16_t)new.input && old.local == (uint16_t)new.local && !memcmp(old.characters, new.characters, 8));
+	say("speeds %u %u, of character 4 %d", new.speeds[0], new.speeds[1], old.characters[4]);
+	old.local &= (uint16_t)~ECHO;
+	old.characters[4] = 5;
+	CHECK_EQ(ioctl(slave, 0x5407 /* TCSETAW */, &old), 0);
+	CHECK_EQ(ioctl(slave, 0x802c542a, &new), 0);
+	CHECK(!(new.local & ECHO) && (new.local & IEXTEN) && new.characters[4] == 5 && new.characters[10] == 0x1a);
+	static const struct { uint32_t code, speed; } speeds[] = {{0x1002, 115200}, {13, 9600}, {0x100f, 4000000}, {0x1000, 31250}};
+	for (int i = 0; i < 4; i++) {
+		new.control = (new.control & ~0x100fu) | speeds[i].code;
+		new.speeds[0] = new.speeds[1] = speeds[i].speed;
+		CHECK_EQ(ioctl(slave, 0x402c542b /* TCSETS2 */, &new), 0);
+		CHECK_EQ(ioctl(slave, 0x802c542a, &new), 0);
+		say("code %x: %u baud", new.control & 0x100f, new.speeds[1]);
+	}
+	close(slave);
+	close(master);
+}
+
 int main(void)
 {
 	setvbuf(stdout, NULL, _IONBF, 0);
@@ -409,6 +437,7 @@ int main(void)
 	closing();
 	job_control();
 	hanging_up();
+	forms_of_settings();
 	say("pty: ok");
 	return 0;
 }

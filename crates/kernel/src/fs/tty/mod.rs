@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use self::line::Line;
 use self::pty::Pair;
-use self::termios::Termios;
+use self::termios::{Termio, Termios, Termios2};
 use super::file::{Body, File, Ready};
 use super::inode::DeviceNumber;
 use super::io::{PageBuffer, Sink, Supply, done_or_fault};
@@ -55,6 +55,8 @@ pub struct Tty {
     session: AtomicU32,
     /// The process group that may read; 0 for any.
     foreground: AtomicU32,
+    /// Its speed where that has no code (`BOTHER`), baud.
+    other_speed: AtomicU32,
 }
 
 static TTYS: [Tty; 4] = [Tty::new(0), Tty::new(1), Tty::new(2), Tty::new(3)];
@@ -121,6 +123,7 @@ impl Tty {
             window: Mutex::new(Window { rows: 0, columns: 0, width: 0, height: 0 }),
             session: AtomicU32::new(0),
             foreground: AtomicU32::new(0),
+            other_speed: AtomicU32::new(0),
         }
     }
 
@@ -317,21 +320,42 @@ impl Tty {
         Ok(())
     }
 
+    fn set(&self, termios: Termios, flushes: bool) {
+        let mut line = self.line.lock();
+        if flushes {
+            line.discard();
+        }
+        line.set_termios(termios);
+        drop(line);
+        self.announce();
+    }
+
     fn control(&self, task: &Task, request: u32, argument: u64) -> SysResult {
         match request {
             ioctl::TCGETS => {
                 let termios = self.line.lock().termios;
                 uaccess::write(argument, &termios)?;
             }
+            ioctl::TCGETS2 => {
+                let termios = self.line.lock().termios;
+                uaccess::write(argument, &Termios2::of(termios, self.other_speed.load(Ordering::Relaxed)))?;
+            }
+            ioctl::TCGETA => {
+                let termios = self.line.lock().termios;
+                uaccess::write(argument, &Termio::of(&termios))?;
+            }
             ioctl::TCSETS | ioctl::TCSETSW | ioctl::TCSETSF => {
-                let termios: Termios = uaccess::read(argument)?;
-                let mut line = self.line.lock();
-                if request == ioctl::TCSETSF {
-                    line.discard();
-                }
-                line.set_termios(termios);
-                drop(line);
-                self.announce();
+                self.set(uaccess::read(argument)?, request == ioctl::TCSETSF);
+            }
+            ioctl::TCSETS2 | ioctl::TCSETSW2 | ioctl::TCSETSF2 => {
+                let new: Termios2 = uaccess::read(argument)?;
+                self.other_speed.store(new.speeds[1], Ordering::Relaxed);
+                self.set(new.termios, request == ioctl::TCSETSF2);
+            }
+            ioctl::TCSETA | ioctl::TCSETAW | ioctl::TCSETAF => {
+                let new: Termio = uaccess::read(argument)?;
+                let before = self.line.lock().termios;
+                self.set(new.into(before), request == ioctl::TCSETAF);
             }
             ioctl::TIOCGWINSZ => uaccess::write(argument, &*self.window.lock())?,
             ioctl::TIOCSWINSZ => {

@@ -85,3 +85,70 @@ impl Termios {
         byte == self.characters[index as usize] && byte != DISABLED
     }
 }
+
+/// The same with the speeds as numbers (`struct termios2`): what newer C libraries move.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Termios2 {
+    /// All else.
+    pub termios: Termios,
+    /// Of input and output, baud.
+    pub speeds: [u32; 2],
+}
+
+/// What came before (`struct termio`): the lower halves, and the first eight characters.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Termio {
+    flags: [u16; 4],
+    line: u8,
+    characters: [u8; 8],
+    pad: u8,
+}
+
+/// Speeds by their codes, baud (`linux/drivers/tty/tty_baudrate.c`): first those from 0 on, then those with `CBAUDEX`, from 1 on.
+const SPEEDS: [u32; 16] = [0, 50, 75, 110, 134, 150, 200, 300, 600, 1200, 1800, 2400, 4800, 9600, 19_200, 38_400];
+const FASTER: [u32; 15] = [
+    57_600, 115_200, 230_400, 460_800, 500_000, 576_000, 921_600, 1_000_000, 1_152_000, 1_500_000, 2_000_000,
+    2_500_000, 3_000_000, 3_500_000, 4_000_000,
+];
+
+impl Termios2 {
+    /// Those of `termios`; `other` where its code says that the speed is a number (`BOTHER`).
+    pub fn of(termios: Termios, other: u32) -> Termios2 {
+        let code = termios.control & raw::CBAUD;
+        let index = (code & !raw::CBAUDEX) as usize;
+        let speed = match code & raw::CBAUDEX {
+            0 => SPEEDS.get(index).copied(),
+            _ => index.checked_sub(1).and_then(|index| FASTER.get(index)).copied(),
+        };
+        let speed = speed.unwrap_or(other);
+        Termios2 { termios, speeds: [speed, speed] }
+    }
+}
+
+impl Termio {
+    /// As far as they fit.
+    pub fn of(termios: &Termios) -> Termio {
+        let flags = [termios.input, termios.output, termios.control, termios.local].map(|flags| flags as u16);
+        let mut characters = [0; 8];
+        characters.copy_from_slice(&termios.characters[..8]);
+        Termio { flags, line: termios.line, characters, pad: 0 }
+    }
+
+    /// `before` with these in it.
+    pub fn into(self, before: Termios) -> Termios {
+        let [input, output, control, local] = self.flags.map(u32::from);
+        let with = |old: u32, low: u32| old & !0xffff | low;
+        let mut characters = before.characters;
+        characters[..8].copy_from_slice(&self.characters);
+        Termios {
+            input: with(before.input, input),
+            output: with(before.output, output),
+            control: with(before.control, control),
+            local: with(before.local, local),
+            line: self.line,
+            characters,
+        }
+    }
+}

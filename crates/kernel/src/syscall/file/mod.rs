@@ -194,6 +194,8 @@ pub const FILE_CALLS: &[(Sysno, Handler)] = &[
     (Sysno::syncfs, |c| space::syncfs(c.task, c.args[0] as i32)),
     (Sysno::sync_file_range, |c| space::fsync(c.task, c.args[0] as i32)),
     (Sysno::sync, |_| Ok(0)),
+    (Sysno::swapon, |ctx| special::swap(ctx.task, ctx.args[0], ctx.args[1] as u32)),
+    (Sysno::swapoff, |ctx| special::swap(ctx.task, ctx.args[0], 0)),
     // Descriptors.
     (Sysno::open, |c| opening::open(c.task, c.args[0], c.args[1] as u32, c.args[2] as u32)),
     (Sysno::openat, |c| opening::openat(c.task, c.args[0] as i32, c.args[1], c.args[2] as u32, c.args[3] as u32)),

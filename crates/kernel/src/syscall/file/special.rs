@@ -6,18 +6,20 @@ use alloc::sync::Arc;
 use linux_raw_sys::general as raw;
 
 use super::sockets::insert_pair;
-use super::{descriptor_limit, owner};
+use super::{Base, descriptor_limit, owner, path};
 use crate::errno::Errno;
 use crate::fs::eventfd::{self, Takes};
 use crate::fs::fdtable::AtExec;
 use crate::fs::file::OpenFlags;
 use crate::fs::inode::Attributes;
+use crate::fs::path::LastLink;
 use crate::fs::regular::{Regular, RegularBody};
 use crate::fs::seal::Seals;
 use crate::fs::secret;
 use crate::fs::{Dentry, File, pipe as pipes, superblock};
 use crate::mm::uaccess;
 use crate::process::Task;
+use crate::process::credentials::CAP_SYS_ADMIN;
 use crate::syscall::SysResult;
 
 fn insert(task: &Task, file: Arc<File>, at_exec: AtExec) -> Result<i32, Errno> {
@@ -90,4 +92,18 @@ pub fn eventfd(task: &Task, initial: u32, flags: u32) -> SysResult {
     let takes = if flags & raw::EFD_SEMAPHORE != 0 { Takes::One } else { Takes::All };
     let file = eventfd::create(u64::from(initial), takes, OpenFlags::from_user(flags & raw::O_NONBLOCK));
     Ok(insert(task, file, AtExec::from_flag(flags, raw::O_CLOEXEC))? as usize)
+}
+
+/// swapon(2) and swapoff(2): nothing here can be swapped to. Files are in memory, which Linux refuses as well (`EINVAL`).
+pub fn swap(task: &Task, path_address: u64, flags: u32) -> SysResult {
+    /// `SWAP_FLAGS_VALID` of `linux/swap.h`.
+    const KNOWN: u32 = 0x7_ffff;
+    if flags & !KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if !task.credentials().may(CAP_SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    let dentry = Base::current(task).resolve(&path(path_address)?, LastLink::Follow)?;
+    if dentry.inode.is_directory() { Err(Errno::EISDIR) } else { Err(Errno::EINVAL) }
 }
