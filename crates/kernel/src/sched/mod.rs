@@ -17,6 +17,7 @@
 mod idle;
 mod list;
 mod place;
+mod processor;
 mod queue;
 mod run;
 mod thread;
@@ -24,10 +25,11 @@ pub mod timer;
 mod wait;
 
 pub use idle::{TickIn, idle, timer_tick};
+pub use processor::CpuState;
 pub use queue::{ROUND_ROBIN_NS, Rank};
 pub use run::{
-    CpuState, affinity, current, current_pid, exit_current, kicked, leave_space, notify, set_affinity, set_rank,
-    set_space, spawn, try_with_current, wake, with_current, with_space, work_before_user, yield_now,
+    affinity, current, current_pid, exit_current, kicked, leave_space, notify, set_affinity, set_rank, set_space,
+    spawn, try_with_current, wake, with_current, with_space, work_before_user, yield_now,
 };
 pub use thread::Thread;
 pub use wait::{Interrupted, WaitQueue, sleep_until};
