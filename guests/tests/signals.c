@@ -101,6 +101,39 @@ static void memory_faults(void)
 	say("SIGSEGV: address and code");
 }
 
+/* Two handlers: the first goes on where nothing can be executed, the second brings the program back. */
+static ucontext_t before, at_fault;
+
+static void go_nowhere(int signal, siginfo_t *info, void *context)
+{
+	(void)signal, (void)info;
+	before = *(ucontext_t *)context;
+	((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP] = (greg_t)0x0000800000000000UL;
+	((ucontext_t *)context)->uc_mcontext.gregs[REG_RBX] = 4711;
+}
+
+static void come_back(int signal, siginfo_t *info, void *context)
+{
+	(void)signal;
+	seen = *info;
+	at_fault = *(ucontext_t *)context;
+	memcpy(((ucontext_t *)context)->uc_mcontext.gregs, before.uc_mcontext.gregs, sizeof before.uc_mcontext.gregs);
+}
+
+static void no_address(void)
+{
+	handle(SIGUSR1, go_nowhere, 0);
+	handle(SIGSEGV, come_back, 0);
+	CHECK_EQ(raise(SIGUSR1), 0);
+	CHECK_EQ(at_fault.uc_mcontext.gregs[REG_RIP], 0x0000800000000000);
+	CHECK_EQ(at_fault.uc_mcontext.gregs[REG_RBX], 4711);
+	CHECK_EQ(at_fault.uc_mcontext.gregs[REG_RSP], before.uc_mcontext.gregs[REG_RSP]);
+	CHECK_EQ(seen.si_code, SI_KERNEL);
+	signal(SIGUSR1, SIG_DFL);
+	signal(SIGSEGV, SIG_DFL);
+	say("back to an address that is none");
+}
+
 /* The handler makes the page usable, and the program goes on with the instruction that faulted. */
 static void mend(int signal, siginfo_t *info, void *context)
 {
@@ -352,6 +385,7 @@ int main(void)
 {
 	sent();
 	memory_faults();
+	no_address();
 	mended();
 	registers();
 	alternate_stack();

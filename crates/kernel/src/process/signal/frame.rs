@@ -234,10 +234,6 @@ pub fn leave_handler(task: &Arc<Task>, frame: &mut TrapFrame) -> Result<(), Errn
     let base = frame.rsp.wrapping_sub(size_of::<u64>() as u64);
     let record: SignalFrame = uaccess::read(base)?;
     let context = &record.ucontext.context;
-    // Checked before anything is taken over: what is not canonical cannot be returned to.
-    if context.rip >> 47 != 0 {
-        return Err(Errno::EFAULT);
-    }
     let (fpu, rights) = match context.fpstate {
         0 => (FpuState::new(), FIRST_KEY_RIGHTS),
         address => read_fpstate(address)?,
@@ -269,6 +265,7 @@ pub fn leave_handler(task: &Arc<Task>, frame: &mut TrapFrame) -> Result<(), Errn
     frame.rax = context.rax;
     frame.rcx = context.rcx;
     frame.rsp = context.rsp;
+    // Whatever it is: on the way to user mode an address that is not canonical becomes a fault of the program, there.
     frame.rip = context.rip;
     frame.set_user_flags(context.rflags);
     frame.cs = u64::from(crate::arch::USER_CODE);
