@@ -328,7 +328,12 @@ extern "C" fn user_page_fault(frame: &mut TrapFrame, error_code: u64) {
 
 /// A program is to go on at an address outside the user half: what would happen if it did.
 pub(super) fn fault_on_return(frame: &mut TrapFrame, address: u64) {
-    crate::process::handle_page_fault(frame, address, FAULT_USER | FAULT_FETCH);
+    let is_canonical = VirtAddr::try_new(address).is_ok();
+    if is_canonical {
+        crate::process::handle_page_fault(frame, address, FAULT_USER | FAULT_FETCH);
+    } else {
+        crate::process::handle_exception(frame, Exception::GeneralProtection, 0);
+    }
 }
 
 extern "C" fn user_timer(_frame: &mut TrapFrame, _code: u64) {
