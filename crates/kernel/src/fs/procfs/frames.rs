@@ -10,6 +10,7 @@ use foldspace::proc::FrameRun;
 use foldspace::{AddressSpace, VirtAddr};
 
 use super::system::Text;
+use crate::errno::Errno;
 use crate::process::Pid;
 use crate::{mm, process};
 
@@ -64,8 +65,21 @@ pub fn rows(mut visit: impl FnMut(&Row)) -> bool {
 }
 
 /// The text: first and last frame, their number, what for, the file and its page, and process and addresses of each mapping.
-pub fn listing(text: &mut Text<'_>) {
-    rows(|row| {
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn listing(text: &mut Text<'_>) -> Result<(), Errno> {
+    /// Bytes of a row, of the name of its page beside the path, and of a place, at most.
+    const ROW: usize = 64;
+    const PLACE: usize = 48;
+    let mut room = Ok(());
+    let whole = rows(|row| {
+        // What is not UTF-8 becomes three bytes for one.
+        let path = row.file.as_ref().map_or(0, |(path, _)| 3 * path.len());
+        room = room.and_then(|()| text.reserve(ROW + path + row.places.len() * PLACE));
+        if room.is_err() {
+            return;
+        }
         let (first, count) = row.frames;
         text.put(format_args!("{first:08x}-{:08x} {count:>7} {:<9}", first + count - 1, row.used));
         if let Some((path, page)) = &row.file {
@@ -76,4 +90,5 @@ pub fn listing(text: &mut Text<'_>) {
         }
         text.bytes(b"\n");
     });
+    room.and(if whole { Ok(()) } else { Err(Errno::ENOMEM) })
 }

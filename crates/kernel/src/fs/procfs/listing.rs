@@ -5,6 +5,7 @@ use crate::errno::Errno;
 use crate::fs::directory::{Entry, take_dots};
 use crate::fs::file::{Body, File, Taken, Whence, seek_without_end};
 use crate::fs::io::{Sink, Supply};
+use crate::fs::reserve;
 use crate::syscall::SysResult;
 
 /// An open directory. Positions: 0 and 1 are the dots, then those of [`Node::list`] plus 2.
@@ -28,6 +29,7 @@ impl Body for ListingBody {
     }
 
     fn entries(&self, file: &File, take: &mut dyn FnMut(&Entry<'_>) -> Taken) -> Result<(), Errno> {
+        reserve::check_heap()?;
         let mut position = file.position.lock();
         if !take_dots(&file.dentry, &mut position, take) {
             return Ok(());

@@ -12,6 +12,7 @@ use super::node::open_task;
 use crate::errno::Errno;
 use crate::fs::file::{Body, File, Whence, seek_without_end};
 use crate::fs::io::{Sink, Supply, done_or_fault};
+use crate::fs::reserve;
 use crate::process::{Pid, Task};
 use crate::syscall::{SysResult, memory};
 
@@ -36,6 +37,8 @@ pub struct MapsBody {
 
 /// Bytes of text that are made at a time, but for the end of the last piece.
 const BATCH: usize = 3800;
+/// What that end takes, unless a path is long.
+const LAST: usize = 1300;
 
 /// What makes the text of one VMA.
 enum Pieces {
@@ -62,7 +65,7 @@ impl Reader {
             Form::Smaps => Pieces::Smaps(space.smaps()),
             Form::Rollup => Pieces::Rollup,
         };
-        Reader { pieces, next: Some(VirtAddr(0)), lines: Vec::with_capacity(160), given: 0 }
+        Reader { pieces, next: Some(VirtAddr(0)), lines: Vec::new(), given: 0 }
     }
 
     /// What is left of the text made so far, or as many more pieces as hold `wanted` bytes (or [`BATCH`]); empty at the end.
@@ -71,6 +74,7 @@ impl Reader {
             self.lines.clear();
             self.given = 0;
             let wanted = wanted.min(BATCH);
+            self.lines.try_reserve(wanted + LAST).map_err(|_| Errno::ENOMEM)?;
             while self.lines.len() < wanted {
                 let Some(from) = self.next else { break };
                 self.next = match &self.pieces {
@@ -138,6 +142,7 @@ impl Reading {
     /// Reads at an offset. From the start, and everywhere else but where the last read ended, that is another reading, of what is there now:
     /// so does Linux (`seq_read_iter`, whose `traverse` makes the text from the start again).
     fn read(&mut self, space: &AddressSpace, form: Form, offset: u64, out: &mut dyn Sink) -> SysResult {
+        reserve::check_heap()?;
         if offset == 0 || offset != self.offset {
             let mut reader = Reader::new(space, form);
             self.reader = reader.skip(space, offset)?.then_some(reader);

@@ -40,11 +40,11 @@ pub fn text(
         ProcessFile::Statm => task.space().statm(out),
         ProcessFile::Cmdline => {
             let (start, end) = task.space().layout().args;
-            strings(&task.space(), start, end, out);
+            strings(&task.space(), start, end, out)?;
         }
         ProcessFile::Environ => {
             let (start, end) = task.space().layout().env;
-            strings(&task.space(), start, end, out);
+            strings(&task.space(), start, end, out)?;
         }
         ProcessFile::Auxv => auxiliary_vector(&task.space(), out),
         ProcessFile::Comm => {
@@ -52,8 +52,8 @@ pub fn text(
             out.push(b'\n');
         }
         ProcessFile::Limits => limits(task, out),
-        ProcessFile::Mounts => mounts(task, out),
-        ProcessFile::Mountinfo => mount_info(task, out),
+        ProcessFile::Mounts => mounts(task, out)?,
+        ProcessFile::Mountinfo => mount_info(task, out)?,
         ProcessFile::OomScore => Text(out).put(format_args!("{}\n", oom::score(&task.process))),
         ProcessFile::OomScoreAdj => {
             let adjustment = task.process.oom_score_adjustment.load(Ordering::Relaxed);
@@ -106,19 +106,21 @@ pub fn state_letter(task: &Task) -> char {
     }
 }
 
-fn strings(space: &AddressSpace, start: VirtAddr, end: VirtAddr, out: &mut Vec<u8>) {
+fn strings(space: &AddressSpace, start: VirtAddr, end: VirtAddr, out: &mut Vec<u8>) -> Result<(), Errno> {
     let len = end.get().saturating_sub(start.get()).min(STRINGS_MAX);
     let mut at = 0;
     let mut chunk = [0; 256];
     while at < len {
         let want = (len - at).min(chunk.len() as u64) as usize;
         let got = space.read(VirtAddr(start.get() + at), &mut chunk[..want]);
+        out.try_reserve(got).map_err(|_| Errno::ENOMEM)?;
         out.extend_from_slice(&chunk[..got]);
         at += got as u64;
         if got < want {
             break;
         }
     }
+    Ok(())
 }
 
 /// What the program was given above its environment when it began.
@@ -248,11 +250,12 @@ fn limits(task: &Task, out: &mut Vec<u8>) {
     }
 }
 
-fn mounts(task: &Task, out: &mut Vec<u8>) {
+fn mounts(task: &Task, out: &mut Vec<u8>) -> Result<(), Errno> {
     let root = task.fs.lock().root.clone();
     for (mount, _) in mounts_of(task).all() {
         let mut path = Vec::new();
         mount.root.path(Some(&root), &mut path);
+        room_for_mount(&mount, path.len(), out)?;
         escape(&mount.source, out);
         out.push(b' ');
         escape(&path, out);
@@ -260,19 +263,22 @@ fn mounts(task: &Task, out: &mut Vec<u8>) {
         options(&mount, out);
         out.extend_from_slice(b" 0 0\n");
     }
+    Ok(())
 }
 
-fn mount_info(task: &Task, out: &mut Vec<u8>) {
+fn mount_info(task: &Task, out: &mut Vec<u8>) -> Result<(), Errno> {
     let root = task.fs.lock().root.clone();
     for (mount, parent) in mounts_of(task).all() {
         let device = mount.root.inode.superblock.device;
         Text(out).put(format_args!("{} {} {}:{} ", mount.id, parent, device.major, device.minor));
         let mut path = Vec::new();
         mount.path_inside(&mut path);
+        room_for_mount(&mount, path.len(), out)?;
         escape(&path, out);
         out.push(b' ');
         path.clear();
         mount.root.path(Some(&root), &mut path);
+        room_for_mount(&mount, path.len(), out)?;
         escape(&path, out);
         out.push(b' ');
         options(&mount, out);
@@ -287,6 +293,16 @@ fn mount_info(task: &Task, out: &mut Vec<u8>) {
         escape(&mount.source, out);
         out.extend_from_slice(b" rw\n");
     }
+    Ok(())
+}
+
+/// Room for a line about a mount, the path in it being so long. `ENOMEM`.
+fn room_for_mount(mount: &Mount, path: usize, out: &mut Vec<u8>) -> Result<(), Errno> {
+    /// Of a character that is escaped.
+    const ESCAPED: usize = 4;
+    /// Numbers, options and the kind.
+    const REST: usize = 256;
+    out.try_reserve(ESCAPED * (mount.source.len() + path) + REST).map_err(|_| Errno::ENOMEM)
 }
 
 fn mounts_of(task: &Task) -> Arc<MountNamespace> {

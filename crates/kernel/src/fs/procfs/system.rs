@@ -11,6 +11,7 @@ use spin::Once;
 use super::node::SystemFile;
 use super::{frames, sysctl};
 use crate::arch::{self, PerCpu};
+use crate::errno::Errno;
 use crate::fs::fdtable::MAX_FDS;
 use crate::fs::{mount, pipe, random};
 use crate::mm;
@@ -42,6 +43,11 @@ impl Text<'_> {
         let _ = fmt::Write::write_fmt(self, text);
     }
 
+    /// Makes room for so many bytes. `ENOMEM`.
+    pub fn reserve(&mut self, bytes: usize) -> Result<(), Errno> {
+        self.0.try_reserve(bytes).map_err(|_| Errno::ENOMEM)
+    }
+
     /// Appends bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
@@ -66,10 +72,14 @@ impl Text<'_> {
 }
 
 /// Appends a text.
-pub fn text(file: SystemFile, out: &mut Vec<u8>) {
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn text(file: SystemFile, out: &mut Vec<u8>) -> Result<(), Errno> {
     let mut text = Text(out);
     if let Some(number) = sysctl::show(file) {
-        return text.put(format_args!("{number}\n"));
+        text.put(format_args!("{number}\n"));
+        return Ok(());
     }
     match file {
         SystemFile::Cmdline => {
@@ -92,7 +102,7 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
             let last = sched::with_current(|task| task.process.pid_namespace.last_number());
             text.put(format_args!("0.00 0.00 0.00 {}/{} {}\n", running, tree::count(), last));
         }
-        SystemFile::Frames => frames::listing(&mut text),
+        SystemFile::Frames => frames::listing(&mut text)?,
         SystemFile::Meminfo => meminfo(&mut text),
         SystemFile::Stat => stat(&mut text),
         SystemFile::SysvipcMsg => ipc::messages::table(&mut text),
@@ -161,6 +171,7 @@ pub fn text(file: SystemFile, out: &mut Vec<u8>) {
         SystemFile::NrOpen => text.put(format_args!("{MAX_FILES}\n")),
         SystemFile::FileMax => text.put(format_args!("{}\n", MAX_FDS as u64 * u64::from(PID_MAX))),
     }
+    Ok(())
 }
 
 /// A random UUID (version 4) and a newline.

@@ -11,6 +11,7 @@ use super::{process, sysctl, system};
 use crate::errno::Errno;
 use crate::fs::file::{Body, File, Whence, seek_within};
 use crate::fs::io::{Sink, Supply, put_all};
+use crate::fs::reserve;
 use crate::picture;
 use crate::process::Task;
 use crate::process::credentials::Credentials;
@@ -43,11 +44,13 @@ impl TextBody {
         Ok(TextBody { node, task: about, namespace, opener, text: Mutex::new(Vec::new()) })
     }
 
+    /// `ENOMEM` where there is no heap for it, be the text as short as it may: few are longer than a page, and those ask as they grow.
     fn make(&self) -> Result<Vec<u8>, Errno> {
+        reserve::check_heap()?;
         let mut text = Vec::new();
         match (self.node, &self.task) {
             (Node::Setting(setting), _) => setting.show(&mut text),
-            (Node::System(file), _) => system::text(file, &mut text),
+            (Node::System(file), _) => system::text(file, &mut text)?,
             (Node::ProcessFile { file, .. }, Some(task)) => process::text(file, task, &self.namespace, &mut text)?,
             (Node::FdInfo { fd, .. }, Some(task)) => process::fd_info(task, fd, &self.namespace, &mut text)?,
             _ => return Err(Errno::EINVAL),

@@ -10,6 +10,7 @@ use super::descriptor_limit;
 use crate::errno::Errno;
 use crate::fs::file::Ready;
 use crate::fs::poll::{self, Interest};
+use crate::fs::reserve;
 use crate::mm::uaccess;
 use crate::process::Task;
 use crate::process::signal::state::Continuation;
@@ -49,7 +50,7 @@ fn poll_once(task: &Arc<Task>, address: u64, count: usize, deadline: Option<u64>
     if count > descriptor_limit(task) {
         return Err(Errno::EINVAL);
     }
-    let mut fds: Vec<PollFd> = Vec::with_capacity(count);
+    let mut fds: Vec<PollFd> = reserve::room_for(count)?;
     for index in 0..count as u64 {
         fds.push(uaccess::read(address + index * 8)?);
     }
@@ -173,6 +174,7 @@ type Sets = [Vec<u64>; 3];
 fn read_sets(addresses: [u64; 3], words: usize) -> Result<Sets, Errno> {
     let mut sets: Sets = Default::default();
     for (set, address) in sets.iter_mut().zip(addresses) {
+        *set = reserve::room_for(words)?;
         for index in 0..words as u64 {
             set.push(if address == 0 { 0 } else { uaccess::read(address + index * 8)? });
         }

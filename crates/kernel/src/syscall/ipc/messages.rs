@@ -9,6 +9,7 @@ use syscalls::Sysno;
 use super::{Guarded, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permissions, Shown, current, now};
 use crate::errno::Errno;
 use crate::fs::procfs::system::Text;
+use crate::fs::reserve;
 use crate::mm::uaccess;
 use crate::process::Pid;
 use crate::sched::{self, WaitQueue};
@@ -124,7 +125,8 @@ fn msgsnd(ctx: &mut SyscallContext<'_>) -> SysResult {
     if (id as i32) < 0 || kind < 1 {
         return Err(Errno::EINVAL);
     }
-    let mut bytes = alloc::vec![0; len];
+    let mut bytes = reserve::room_for(len)?;
+    bytes.resize(len, 0);
     uaccess::read_bytes(address.wrapping_add(8), &mut bytes)?;
     let queue = current().messages.find(id as i32)?;
     queue.permissions().permit(&ctx.task.credentials(), 2)?;

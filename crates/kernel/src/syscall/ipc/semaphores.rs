@@ -13,6 +13,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::{Guarded, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permissions, Shown, current, now};
 use crate::errno::Errno;
 use crate::fs::procfs::system::Text;
+use crate::fs::reserve;
 use crate::mm::uaccess;
 use crate::process::Pid;
 use crate::sched::WaitQueue;
@@ -122,9 +123,11 @@ fn semget(ctx: &mut SyscallContext<'_>) -> SysResult {
         if count == 0 {
             return Err(Errno::EINVAL);
         }
+        let mut semaphores = reserve::room_for(count)?;
+        semaphores.resize(count, Semaphore::default());
         let state = State {
             permissions,
-            semaphores: alloc::vec![Semaphore::default(); count],
+            semaphores,
             undo: BTreeMap::new(),
             waiting: Vec::new(),
             operated: 0,
@@ -190,7 +193,7 @@ fn operate(ctx: &SyscallContext<'_>, deadline: Option<u64>) -> SysResult {
     if count > PER_CALL {
         return Err(Errno::E2BIG);
     }
-    let mut operations: Vec<Operation> = Vec::with_capacity(count as usize);
+    let mut operations: Vec<Operation> = reserve::room_for(count as usize)?;
     for index in 0..count {
         operations.push(uaccess::read(address.wrapping_add(index * size_of::<Operation>() as u64))?);
     }
@@ -334,7 +337,7 @@ fn semctl(ctx: &mut SyscallContext<'_>) -> SysResult {
                 }
                 return Ok(0);
             }
-            let mut values = Vec::with_capacity(count);
+            let mut values = reserve::room_for(count)?;
             for index in 0..count {
                 let value = i32::from(uaccess::read::<u16>(place(index))?);
                 if value > HIGHEST {
