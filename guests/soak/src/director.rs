@@ -162,10 +162,12 @@ fn frames_moved() -> u64 {
     moved.and_then(|moved| moved.parse().ok()).unwrap_or(0)
 }
 
-/// Free memory when what was freed has arrived: the highest of some looks, with processes that come and go in between.
+/// Free memory when what was freed has arrived: the highest of some looks, with processes that come and go in between. What the kernel's heap has
+/// grown by for a while goes back at the word.
 fn settled_free_kib() -> Result<u64, String> {
     let mut most = 0;
     for _ in 0..20 {
+        fs::write("/proc/sys/vm/compact_memory", "1").map_err(|error| format!("compact_memory: {error}"))?;
         let _ = process::in_child(|| Ok(()));
         std::thread::sleep(Duration::from_millis(20));
         most = most.max(figures::free_kib().map_err(|error| error.to_string())?);

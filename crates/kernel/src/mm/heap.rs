@@ -1,5 +1,6 @@
 //! The kernel's heap: talc, over a region set aside at boot and then over frames of the manager. Small blocks that were freed are kept by size
-//! in front of it: most of what is allocated is of a size that was freed a moment ago.
+//! in front of it: most of what is allocated is of a size that was freed a moment ago. What waits for its grace period can be many times what is
+//! in use for good; [`trim`] gives the frames back afterwards.
 //!
 //! When programs have taken every frame, the kernel still needs heap to get rid of one of them: a reserve is kept for that.
 
@@ -20,8 +21,8 @@ use super::frames;
 /// log2 of the frames that the heap grows by, where memory is not scarce: 1 MiB.
 const GROWTH_ORDER: u8 = 8;
 
-/// What talc needs for itself in a region.
-const OVERHEAD: usize = 64;
+/// What talc needs for itself in a region, and the region's [`Footer`].
+const OVERHEAD: usize = 64 + size_of::<Footer>();
 
 /// log2 of the frames that are kept for when there are no others: 1 MiB.
 const RESERVE_ORDER: u8 = 8;
@@ -41,7 +42,7 @@ const STEP: usize = 16;
 
 #[global_allocator]
 static HEAP: Heap = Heap {
-    talc: TalcLock::new(Frames),
+    talc: TalcLock::new(Frames { regions: None }),
     small: [const { Mutex::new(FreeBlocks { first: ptr::null_mut() }) }; SMALL / STEP],
 };
 
@@ -166,9 +167,25 @@ impl Heap {
     }
 }
 
-/// Gives talc contiguous frames when it has no room left. They are never given back.
+/// Gives talc contiguous frames when it has no room left. They come back in [`trim`].
 #[derive(Debug)]
-struct Frames;
+struct Frames {
+    /// The regions that talc has, but the first of all.
+    regions: Option<NonNull<Footer>>,
+}
+
+/// What stands at the end of a region, where talc has no business.
+struct Footer {
+    next: Option<NonNull<Footer>>,
+    /// Its frames, and log2 of their number.
+    first: Frame,
+    order: u8,
+    /// Where talc says that the region ends.
+    end: NonNull<u8>,
+}
+
+// SAFETY: it owns its regions.
+unsafe impl Send for Frames {}
 
 // SAFETY: taking frames does not use the heap (the manager's buddy allocator lives in its frame records).
 unsafe impl Source for Frames {
@@ -176,10 +193,44 @@ unsafe impl Source for Frames {
         let memory = frames::memory_if_ready().ok_or(())?;
         let pages = (layout.size() + layout.align() + OVERHEAD).div_ceil(1 << PAGE_SHIFT);
         let (first, order) = take(memory, pages.next_power_of_two().trailing_zeros() as u8).ok_or(())?;
-        // SAFETY: the frames are ours, mapped, and nobody else uses them.
-        let claimed = unsafe { talc.claim(memory.frame_ptr(first), 1 << (u32::from(order) + PAGE_SHIFT)) };
-        claimed.map(|_end| ()).ok_or(())
+        let base = memory.frame_ptr(first);
+        let len = (1 << (u32::from(order) + PAGE_SHIFT)) - size_of::<Footer>();
+        // SAFETY: the frames are ours, mapped, and nobody else uses them. The footer is beyond what talc gets, and aligned as the frames' end is,
+        // its size being a multiple of its alignment.
+        unsafe {
+            let end = talc.claim(base, len).ok_or(())?;
+            let footer = base.add(len).cast::<Footer>();
+            footer.write(Footer { next: talc.source.regions, first, order, end });
+            talc.source.regions = NonNull::new(footer);
+        }
+        Ok(())
     }
+}
+
+/// Gives the frames back in whose regions nothing is in use. Returns whether there were any. O(kept blocks and regions), under the heap's locks.
+pub fn trim() -> bool {
+    HEAP.give_back();
+    let mut talc = HEAP.talc.lock();
+    let (mut region, mut kept, mut given) = (talc.source.regions.take(), None, 0);
+    while let Some(mut at) = region {
+        // SAFETY: footers in the list are those of regions that talc has, and nobody else refers to them. Where talc has given a region up, what is
+        // in it has been read before its frames are.
+        unsafe {
+            let Footer { next, first, order, end } = ptr::read(at.as_ptr());
+            region = next;
+            if talc.reserved(end).any {
+                at.as_mut().next = kept;
+                kept = Some(at);
+            } else {
+                talc.truncate(end, ptr::null_mut());
+                frames::memory().free_contiguous(first, order);
+                given += 1 << order;
+            }
+        }
+    }
+    talc.source.regions = kept;
+    FRAMES.fetch_sub(given, Ordering::Relaxed);
+    given > 0
 }
 
 /// Frames for the heap: `2^least` at least, more while memory is not scarce, the reserve if there is nothing else.
@@ -204,11 +255,20 @@ fn take(memory: &Memory, least: u8) -> Option<(Frame, u8)> {
 /// refused then.
 #[inline]
 pub fn is_scarce() -> bool {
-    SCARCE.load(Ordering::Relaxed) && !refill_reserve()
+    SCARCE.load(Ordering::Relaxed) && !is_scarcity_over()
+}
+
+/// Sets the reserve aside again if that can be done, and gives back what the heap has grown by for nothing lasting.
+#[cold]
+fn is_scarcity_over() -> bool {
+    let over = refill_reserve();
+    if over {
+        trim();
+    }
+    over
 }
 
 /// Sets the reserve aside again if there are frames for it now.
-#[cold]
 fn refill_reserve() -> bool {
     let mut reserve = RESERVE.lock();
     if reserve.is_none() {

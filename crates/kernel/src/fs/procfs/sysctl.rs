@@ -143,6 +143,8 @@ pub fn write(file: SystemFile, text: &[u8]) -> Result<usize, Errno> {
             if written.int(i32::MIN, i32::MAX)? != 1 {
                 return Err(Errno::EINVAL);
             }
+            // What the heap has and does not use stands in the way, since it cannot be moved.
+            mm::trim_heap();
             memory.compact(u32::MAX);
         }
         SystemFile::CowPte => set_cow_pte(written.int(i32::MIN, i32::MAX)?)?,
