@@ -357,6 +357,10 @@ impl Tty {
                 let before = self.line.lock().termios;
                 self.set(new.into(before), request == ioctl::TCSETAF);
             }
+            // What was written has gone on to the other side, or out of the port.
+            ioctl::TIOCOUTQ => uaccess::write(argument, &0)?,
+            // None is locked.
+            ioctl::TIOCGLCKTRMIOS => uaccess::write(argument, &Termios::LOCKS_NOTHING)?,
             ioctl::TIOCGWINSZ => uaccess::write(argument, &*self.window.lock())?,
             ioctl::TIOCSWINSZ => {
                 let window: Window = uaccess::read(argument)?;

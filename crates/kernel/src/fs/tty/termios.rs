@@ -27,6 +27,10 @@ const _: () = assert!(size_of::<Termios>() == size_of::<raw::termios>());
 const DISABLED: u8 = 0;
 
 impl Termios {
+    /// Of `TIOCGLCKTRMIOS`, where each bit that is set may not be changed.
+    pub const LOCKS_NOTHING: Termios =
+        Termios { input: 0, output: 0, control: 0, local: 0, line: 0, characters: [0; 19] };
+
     /// What Linux gives to a new terminal (`tty_std_termios`), at 115200 baud and without a modem.
     pub const fn new() -> Termios {
         let mut characters = [0; 19];
