@@ -48,7 +48,7 @@ fn store(at: u64) -> Call {
     Call::Store { addr: page(at), value: 7, pages: 1 }
 }
 
-/// Name, what it comes to, and the calls of one process.
+/// Name, what it comes to, and the calls: of one process, and after a fork of its child.
 fn sequences() -> Vec<(&'static str, Wanted, Vec<Call>)> {
     const MAY_MOVE: u32 = 1;
     const TO: u32 = 3;
@@ -95,6 +95,18 @@ fn sequences() -> Vec<(&'static str, Wanted, Vec<Call>)> {
                 map(14, 1, RW, PRIVATE),
                 Call::Break { addr: page(6) },
                 store(4),
+            ],
+        ),
+        (
+            "a child's heap counts once against RLIMIT_DATA",
+            Equal,
+            vec![
+                Call::SetHeap { addr: page(2) },
+                Call::Break { addr: page(12) },
+                Call::Fork { child: 2 },
+                Call::Break { addr: page(3) + 0x556 },
+                Call::Limit { resource: RLIMIT_DATA, more: 4 * PAGE },
+                Call::SetHeap { addr: page(20) },
             ],
         ),
         (
@@ -251,7 +263,14 @@ fn main() -> ExitCode {
     let mut pair = Pair::new(helper).expect("a machine");
     let mut failed = 0;
     for (name, wanted, calls) in sequences().into_iter().filter(|(name, ..)| name.contains(&part)) {
-        let ops: Vec<Op> = calls.into_iter().map(|call| Op { process: 0, call }).collect();
+        let mut process = 0;
+        let mut ops = Vec::new();
+        for call in calls {
+            ops.push(Op { process, call });
+            if let Call::Fork { child } = call {
+                process = child;
+            }
+        }
         let said = match (wanted, pair.compare(&ops).expect("both sides")) {
             (_, Verdict::Equal) | (Explained, Verdict::Parted(_)) => "ok".to_owned(),
             (Equal, Verdict::Parted(at)) => format!("FAILED: a rule was needed at operation {at}"),

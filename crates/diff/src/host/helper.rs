@@ -155,7 +155,7 @@ fn run_sequence(shared: Shared) {
     header.turn.store(u32::MAX, Relaxed);
     let first = call!(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0);
     if first == 0 {
-        process::run(shared, 0);
+        process::run_first(shared);
     }
     header.pids[0].store(first as u32, Release);
     process::give_turn_on(shared, 0);

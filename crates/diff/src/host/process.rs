@@ -24,12 +24,17 @@ const CHUNK: usize = 4096;
 /// Words of a record of the log before its text: see [`crate::host::helper`].
 pub const RECORD_WORDS: usize = 8;
 
-/// Runs process `me` to its end.
-pub fn run(shared: Shared, me: u8) -> ! {
+/// Runs process 0 to its end. The window is empty.
+pub fn run_first(shared: Shared) -> ! {
+    run(shared, 0, used(libc::RLIMIT_DATA))
+}
+
+/// Runs process `me` to its end, which has `data_outside`: see [`Process`].
+fn run(shared: Shared, me: u8, data_outside: u64) -> ! {
     let header = shared.header();
     // Nothing outlives the command, even if it ends in the middle of a sequence.
     call!(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
-    let mut process = Process { shared, data_outside: used(libc::RLIMIT_DATA) };
+    let mut process = Process { shared, data_outside };
     process.open_own_files();
     loop {
         let turn = header.turn.load(Acquire);
@@ -198,7 +203,7 @@ impl Process {
         // A brother, so that the helper waits for it.
         let result = call!(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0);
         if result == 0 {
-            run(self.shared, child);
+            run(self.shared, child, self.data_outside);
         }
         if result < 0 {
             return result;
