@@ -73,6 +73,15 @@ pub fn free_kib() -> io::Result<u64> {
     Ok(info.freeram * u64::from(info.mem_unit) / 1024)
 }
 
+/// What the kernel's heap has and does not use (`SReclaimable`), KiB.
+///
+/// # Errors
+/// What reading `/proc/meminfo` says.
+pub fn idle_heap_kib() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    kib_line(&text, "SReclaimable").ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 fn kib_line(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.trim().strip_suffix("kB")?.trim().parse().ok()

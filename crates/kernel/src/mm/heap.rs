@@ -35,6 +35,9 @@ static RESERVE: Mutex<Option<(Frame, u8)>> = Mutex::new(None);
 /// Frames that the heap has taken from the manager, its reserve included.
 static FRAMES: AtomicU64 = AtomicU64::new(0);
 
+/// Bytes of its first region.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+
 /// Blocks up to this size are kept when they are freed.
 const SMALL: usize = 1024;
 /// Sizes of small blocks are multiples of this, and it is their alignment.
@@ -42,7 +45,7 @@ const STEP: usize = 16;
 
 #[global_allocator]
 static HEAP: Heap = Heap {
-    talc: TalcLock::new(Frames { regions: None }),
+    talc: TalcLock::new(Frames { regions: None, in_use: 0 }),
     small: [const { Mutex::new(FreeBlocks { first: ptr::null_mut() }) }; SMALL / STEP],
 };
 
@@ -113,7 +116,11 @@ unsafe impl GlobalAlloc for Heap {
                 list.first = block;
             }
             // SAFETY: it came from talc with this layout.
-            None => unsafe { self.talc.lock().deallocate(block, layout) },
+            None => unsafe {
+                let mut talc = self.talc.lock();
+                talc.source.in_use -= layout.size();
+                talc.deallocate(block, layout);
+            },
         }
     }
 
@@ -122,8 +129,14 @@ unsafe impl GlobalAlloc for Heap {
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         match (small_class(layout), small_class(new)) {
             (Some((old, _)), Some((new, _))) if old == new => return block,
-            // SAFETY: it came from talc with this layout.
-            (None, None) if unsafe { self.talc.lock().try_realloc_in_place(block, layout, size) } => return block,
+            (None, None) => {
+                let mut talc = self.talc.lock();
+                // SAFETY: it came from talc with this layout.
+                if unsafe { talc.try_realloc_in_place(block, layout, size) } {
+                    talc.source.in_use = talc.source.in_use - layout.size() + size;
+                    return block;
+                }
+            }
             _ => {}
         }
         // SAFETY: two different blocks; the old one is the caller's.
@@ -142,13 +155,17 @@ impl Heap {
     /// From talc; kept blocks go back to it if it has nothing else. Null if that does not help.
     #[cold]
     fn alloc_slow(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the size is not zero, as for every call of the global allocator.
-        let mut block = unsafe { self.talc.lock().allocate(layout) };
-        if block.is_none() {
+        let allocate = || {
+            let mut talc = self.talc.lock();
+            // SAFETY: the size is not zero, as for every call of the global allocator.
+            let block = unsafe { talc.allocate(layout) }?;
+            talc.source.in_use += layout.size();
+            Some(block)
+        };
+        let block = allocate().or_else(|| {
             self.give_back();
-            // SAFETY: as above.
-            block = unsafe { self.talc.lock().allocate(layout) };
-        }
+            allocate()
+        });
         block.map_or(ptr::null_mut(), NonNull::as_ptr)
     }
 
@@ -160,8 +177,10 @@ impl Heap {
                 unreachable!("a small multiple of a power of two")
             };
             while let Some(block) = list.lock().pop() {
+                let mut talc = self.talc.lock();
+                talc.source.in_use -= size;
                 // SAFETY: by the invariants of the list.
-                unsafe { self.talc.lock().deallocate(block, layout) };
+                unsafe { talc.deallocate(block, layout) };
             }
         }
     }
@@ -172,6 +191,8 @@ impl Heap {
 struct Frames {
     /// The regions that talc has, but the first of all.
     regions: Option<NonNull<Footer>>,
+    /// Bytes of the blocks that talc has given out, kept ones among them.
+    in_use: usize,
 }
 
 /// What stands at the end of a region, where talc has no business.
@@ -293,6 +314,15 @@ pub unsafe fn init_early(region: *mut u8, bytes: usize) {
     // SAFETY: the caller's promise.
     let claimed = unsafe { HEAP.talc.lock().claim(region, bytes) };
     assert!(claimed.is_some(), "the first heap region is too small");
+    FIRST.store(bytes as u64, Ordering::Relaxed);
+}
+
+/// What of the heap's memory would be free if the blocks in use lay close together, in frames. Blocks kept after they were freed count as in use until
+/// the next [`trim`].
+pub fn idle_heap_frames() -> u64 {
+    let in_use = HEAP.talc.lock().source.in_use as u64;
+    let all = (heap_frames() << PAGE_SHIFT) + FIRST.load(Ordering::Relaxed);
+    all.saturating_sub(in_use) >> PAGE_SHIFT
 }
 
 /// Frames that the heap holds, those of its first region left out.

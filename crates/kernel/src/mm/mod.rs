@@ -21,7 +21,8 @@ use foldspace::space::Access;
 
 pub use frames::memory;
 pub use heap::{
-    heap_frames, init_early as init_early_heap, init_reserve as init_heap_reserve, is_scarce, trim as trim_heap,
+    heap_frames, idle_heap_frames, init_early as init_early_heap, init_reserve as init_heap_reserve, is_scarce,
+    trim as trim_heap,
 };
 pub use platform::{is_loaded, kernel_root, load_kernel_map, load_kernel_space, load_space};
 pub use shootdown::{

@@ -206,6 +206,7 @@ fn meminfo(text: &mut Text<'_>) {
     let active = contents.anonymous + cached;
     let stacks = mm::stack::stack_frames();
     let used = stats.reserved.saturating_sub(stacks);
+    let idle = mm::idle_heap_frames().min(used);
     let locked: u64 = memory.spaces().map(|space| space.vmas().view().summary().totals.pages.locked).sum();
     let rows = [
         ("MemTotal", stats.total),
@@ -229,10 +230,10 @@ fn meminfo(text: &mut Text<'_>) {
         ("AnonPages", contents.anonymous),
         ("Mapped", contents.objects_mapped),
         ("Shmem", cached),
-        ("KReclaimable", 0),
+        ("KReclaimable", idle),
         ("Slab", used),
-        ("SReclaimable", 0),
-        ("SUnreclaim", used),
+        ("SReclaimable", idle),
+        ("SUnreclaim", used - idle),
         ("KernelStack", stacks),
         ("PageTables", stats.tables),
         ("CommitLimit", memory.commit_limit()),
