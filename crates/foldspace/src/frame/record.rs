@@ -220,6 +220,10 @@ impl Record {
         }
         first
     }
+    /// Whether it is in a list of held frames. Stays so, or not, under the locks of all tables that have a slot to it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & HELD != 0
+    }
     pub(crate) fn end_hold(&self) -> Left {
         self.state.fetch_and(!HELD, Ordering::Relaxed);
         self.drop_ref()

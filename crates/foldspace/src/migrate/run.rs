@@ -190,6 +190,10 @@ fn switch(
             // All who had it have copied it, or let go of it.
             return Err(NotMoved::Unused);
         }
+        if old.is_held() {
+            // Who cuts the object that it was copied from has taken some slots of it, and lets go of the frame that he has seen there.
+            return Err(NotMoved::Busy);
+        }
         picture.spaces(spaces)?;
         let home = memory.rename_home(from, to)?;
         match pages {

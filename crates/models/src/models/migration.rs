@@ -54,6 +54,15 @@ pub const MIGRATE: Model = Model {
                         actor(Parent, &[], &[Migrate(0)]),
                     ],
                 ),
+                // A file is cut, and what two had copied of it goes: first from one of them.
+                case(
+                    Two,
+                    mode,
+                    &[
+                        actor(Parent, &[Store(0, 9)], &[Truncate(0)]),
+                        actor(Child, &[Load(18)], &[Migrate(18), Load(0)]),
+                    ],
+                ),
                 // Both sharers of a page, one of whom goes.
                 case(
                     Two,
