@@ -76,6 +76,8 @@ impl AddressSpace {
             let frame = match source {
                 Some((_, page, frame)) if page == index => frame,
                 _ => {
+                    // First, so that who copies much is not pinned all the time: what others free waits for him.
+                    source = None;
                     let guard = self.memory.pin();
                     match object.frame(index) {
                         Ok(Some(frame)) => source.insert((guard, index, frame)).2,
